@@ -5,23 +5,22 @@
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final
+from typing import Final, cast
 
 import click
-import typer.main
 
 from energon_pack import __version__
 
 USAGE_ERROR: Final = 2
 
-COMMANDS: Final[dict[str, str]] = {
-    # command -> module:function in energon_pack.commands
-    "preview": "preview:preview",
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    # command: (module in energon_pack.commands : name of its click.Command, help line)
+    "preview": ("preview:preview", "Pack a prepared dataset and show fill, speed and memory."),
 }
 
 
 class _LazyGroup(click.Group):
-    """A group whose commands are imported by name, so that ``--help`` loads no torch."""
+    """A group whose commands are imported when called, so that ``--help`` loads no torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -29,14 +28,12 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module, function = COMMANDS[cmd_name].split(":")
-        app = typer.Typer(add_completion=False)
-        app.command(cmd_name)(
-            getattr(import_module(f"energon_pack.commands.{module}"), function)
-        )
-        command = typer.main.get_command(app)
-        command.name = cmd_name
-        return command
+        module, name = COMMANDS[cmd_name][0].split(":")
+        return cast("click.Command", getattr(import_module(f"{__package__}.commands.{module}"), name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -48,7 +45,7 @@ def app() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command. A ``ValueError`` (bad input) is one sentence on stderr and exit status 2."""
     try:
-        app(arguments, prog_name="energon-pack", standalone_mode=True)
+        app(arguments, prog_name="energon-pack")
     except ValueError as error:
         click.echo(f"energon-pack: {error}", err=True)
         sys.exit(USAGE_ERROR)
