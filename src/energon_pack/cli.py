@@ -10,6 +10,7 @@ from typing import Final, cast
 import click
 
 from energon_pack import __version__
+from energon_pack.errors import UserError
 
 USAGE_ERROR: Final = 2
 
@@ -43,9 +44,9 @@ def app() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command. A ``ValueError`` (bad input) is one sentence on stderr and exit status 2."""
+    """Run a command. A ``UserError`` is one sentence on stderr and exit status 2."""
     try:
         app(arguments, prog_name="energon-pack")
-    except ValueError as error:
+    except UserError as error:
         click.echo(f"energon-pack: {error}", err=True)
         sys.exit(USAGE_ERROR)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each pack tells the trainer about itself and its stream."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 
@@ -54,3 +55,59 @@ class PackInfo:
     def fill(self) -> float:
         """Real tokens over ``seq_length``."""
         return self.tokens / self.seq_length
+
+
+@dataclass(kw_only=True, slots=True)
+class PackStats:
+    """Running totals over packs; two of them merge into the totals of both."""
+
+    packs: int = 0
+    samples: int = 0
+    tokens: int = 0
+    capacity: int = 0
+    """Tokens that the packs could have held."""
+    width: int = 0
+    """Tokens that they physically have."""
+    trained_tokens: int = 0
+    visual_tokens: int = 0
+    visual_patches: int = 0
+    overfull: int = 0
+    """Packs with more tokens than seq_length; anything but 0 is a fault of ours."""
+    fills: list[float] = field(default_factory=list)
+    """Fill of each pack, in order."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, info: PackInfo) -> None:
+        """Count one pack and what its stream lost since the one before."""
+        self.packs += 1
+        self.samples += info.samples
+        self.tokens += info.tokens
+        self.capacity += info.seq_length
+        self.width += info.width
+        self.trained_tokens += info.trained_tokens
+        self.visual_tokens += info.visual_tokens
+        self.visual_patches += info.visual_patches
+        self.overfull += info.tokens > info.seq_length
+        self.fills.append(info.fill)
+        self.skipped.update(info.stream.skipped)
+        self.notes.update(info.stream.notes)
+
+    def merge(self, other: "PackStats") -> None:
+        """Take in the totals of another worker or rank."""
+        for name in ("packs", "samples", "tokens", "capacity", "width", "trained_tokens",
+                     "visual_tokens", "visual_patches", "overfull"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.fills.extend(other.fills)
+        self.skipped.update(other.skipped)
+        self.notes.update(other.notes)
+
+    @property
+    def fill(self) -> float:
+        """Real tokens over the packs' capacity; 0 without packs."""
+        return self.tokens / self.capacity if self.capacity else 0.0
+
+    @property
+    def samples_per_pack(self) -> float:
+        """Mean number of samples; 0 without packs."""
+        return self.samples / self.packs if self.packs else 0.0

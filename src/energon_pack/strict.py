@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import yaml
 
+from energon_pack.errors import UserError
+
 T = TypeVar("T")
 
 MAX_YAML_BYTES = 1 << 20
@@ -24,7 +26,7 @@ class Problem(NamedTuple):
     text: str
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """Settings that cannot be used; ``problems`` has all of them."""
 
     def __init__(self, problems: list[Problem], source: str | None = None) -> None:
