@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a config to packs: opens the dataset, starts the workers, and taps what each pack reports."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from megatron.energon import (
+    SavableDataLoader,
+    SavableDataset,
+    WorkerConfig,
+    get_savable_loader,
+    get_train_dataset,
+    get_val_dataset,
+)
+
+from energon_pack.config import PackingConfig
+from energon_pack.encoder import Pack, PackingTaskEncoder
+from energon_pack.errors import UserError
+from energon_pack.stats import PackInfo
+
+Split = Literal["train", "val"]
+
+
+class DatasetError(UserError):
+    """A dataset that cannot be opened: wrong path, not prepared, or a split without samples."""
+
+
+class PackLoader:
+    """Packs of one rank, in Energon's order, from its worker processes.
+
+    Iterating a training split never ends; a validation split ends after one pass, and iterating
+    again starts the pass afresh. ``save_state`` may be called between any two packs.
+    """
+
+    def __init__(self, loader: SavableDataLoader[Pack]) -> None:
+        """Wrap Energon's loader."""
+        self._loader = loader
+        self._taps: list[Callable[[PackInfo], None]] = []
+
+    def __iter__(self) -> Iterator[Pack]:
+        """Yield packs; each one's ``PackInfo`` goes to the taps first."""
+        for pack in self._loader:
+            for tap in self._taps:
+                tap(pack["pack_info"])
+            yield pack
+
+    def tap(self, observer: Callable[[PackInfo], None]) -> None:
+        """Call ``observer`` with every pack's figures, before the trainer has the pack."""
+        self._taps.append(observer)
+
+    def save_state(self) -> Any:
+        """Return this rank's position; plain values that Megatron-Bridge's checkpoints can hold."""
+        return self._loader.save_state_rank()
+
+    def restore_state(self, state: Any) -> None:
+        """Continue from ``save_state``; call it before the first pack is read."""
+        self._loader.restore_state_rank(state)
+
+
+def build_loader(
+    config: PackingConfig,
+    split: Split = "train",
+    *,
+    encoder: PackingTaskEncoder | None = None,
+    worker_config: WorkerConfig | None = None,
+) -> PackLoader:
+    """Open ``config.path`` and return the packs of ``split``.
+
+    ``worker_config`` says which data-parallel rank this is (default: from ``torch.distributed``,
+    else one rank). Raises ``DatasetError`` or ``ConfigError`` for what a user can mend.
+    """
+    dataset = build_dataset(config, split, encoder=encoder, worker_config=worker_config)
+    workers = max(dataset.worker_config.num_workers, 1)
+    return PackLoader(
+        get_savable_loader(
+            dataset,
+            # A snapshot with every pack: resuming then replays nothing.
+            checkpoint_every_sec=0,
+            checkpoint_every_min_n_samples=1,
+            n_checkpoints=config.prefetch_factor * workers + 1,
+            prefetch_factor=config.prefetch_factor,
+        )
+    )
+
+
+def build_dataset(
+    config: PackingConfig,
+    split: Split,
+    *,
+    encoder: PackingTaskEncoder | None = None,
+    worker_config: WorkerConfig | None = None,
+) -> SavableDataset[Pack]:
+    """Open ``config.path`` as an Energon dataset of packs, without starting workers."""
+    check_prepared(Path(config.path), split)
+    encoder = encoder or PackingTaskEncoder(config)
+    worker_config = worker_config or default_worker_config(config, split)
+    common: dict[str, Any] = {
+        "split_part": split,
+        "worker_config": worker_config,
+        "batch_size": 1,
+        "packing_buffer_size": config.packing_buffer_size,
+        "task_encoder": encoder,
+    }
+    if split == "val":
+        return get_val_dataset(config.path, **common)
+    return get_train_dataset(
+        config.path,
+        shuffle_buffer_size=config.shuffle_buffer_size,
+        max_samples_per_sequence=config.max_samples_per_sequence,
+        **common,
+    )
+
+
+def default_worker_config(config: PackingConfig, split: Split) -> WorkerConfig:
+    """Return the worker counts of ``split``, with rank and size from ``torch.distributed``."""
+    workers = config.num_workers
+    if split == "val" and config.num_val_workers is not None:
+        workers = config.num_val_workers
+    worker_config = WorkerConfig.default_worker_config(workers)
+    worker_config.seed_offset = config.seed
+    return worker_config
+
+
+def check_prepared(path: Path, split: Split) -> None:
+    """Raise ``DatasetError`` unless ``path`` is a prepared dataset whose ``split`` has shards."""
+    if not path.exists():
+        raise DatasetError(f"path {path} does not exist; set it to a prepared Energon dataset")
+    if path.is_file():
+        return
+    meta = path / ".nv-meta"
+    if not (meta / ".info.json").exists() and not (meta / ".info.yaml").exists():
+        raise DatasetError(f"{path} is not prepared; run: energon prepare {path}")
+    split_file = meta / "split.yaml"
+    if not split_file.exists():
+        raise DatasetError(f"{path} has no .nv-meta/split.yaml; run: energon prepare {path}")
+    parts = (yaml.safe_load(split_file.read_text()) or {}).get("split_parts", {})
+    if not parts.get(split):
+        has = ", ".join(f"{name} ({len(shards)} shards)" for name, shards in parts.items() if shards)
+        raise DatasetError(
+            f"{path} has no shards in its {split} split; it has {has or 'none at all'}; "
+            f"run energon prepare again with a share for {split}"
+        )
