@@ -1,0 +1,43 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""Encoded image bytes to RGB pixels, exactly as the Hugging Face processor sees a Pillow image."""
+
+from io import BytesIO
+from typing import Literal
+
+import torch
+from PIL import Image, ImageOps
+from torchvision.io import ImageReadMode, decode_jpeg
+from torchvision.transforms.v2.functional import pil_to_tensor
+
+_DIRECT_MODES = ("RGB", "L")
+"""JPEG modes that torchvision decodes to the bytes Pillow gives; CMYK it converts differently."""
+
+
+def decode_image(
+    data: bytes, *, exif: Literal["ignore", "apply"], alpha: Literal["white", "drop"]
+) -> torch.Tensor:
+    """Decode the first picture in ``data`` to (3, height, width) uint8 RGB.
+
+    JPEG goes through torchvision, which saves Pillow's copies; a file it refuses and every other
+    format go through Pillow. Palette, grey and 16-bit pictures become RGB by Pillow's rules.
+    """
+    image = Image.open(BytesIO(data))
+    turned = exif == "apply" and image.getexif().get(_ORIENTATION, 1) != 1
+    if image.format == "JPEG" and image.mode in _DIRECT_MODES and not turned:
+        return decode_jpeg(torch.frombuffer(data, dtype=torch.uint8), mode=ImageReadMode.RGB)
+    if turned:
+        image = ImageOps.exif_transpose(image)
+    return pil_to_tensor(_to_rgb(image, alpha))
+
+
+_ORIENTATION = 0x0112
+
+
+def _to_rgb(image: Image.Image, alpha: Literal["white", "drop"]) -> Image.Image:
+    if alpha == "drop" or not image.has_transparency_data:
+        return image.convert("RGB")
+    shown = image.convert("RGBA")
+    background = Image.new("RGB", shown.size, (255, 255, 255))
+    background.paste(shown, mask=shown.getchannel("A"))
+    return background
