@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests against the real Megatron-Bridge share: one import, one hub cache a session."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.bridge_import import install_stand_in, stock_recipe, use_hub
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Megatron warns of what a CPU lacks (Apex, fused kernels) all over; that is no fault here."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore"), append=False)
+
+
+@pytest.fixture(scope="session")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The real ``megatron.bridge``, imported once (25 s), with the stock recipes' model configs."""
+    pytest.importorskip("megatron.core", reason="needs the bridge extra")
+    install_stand_in()
+    use_hub(tmp_path_factory.mktemp("hub"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import megatron.bridge
+        import megatron.bridge.recipes.qwen_vl
+    return megatron.bridge
+
+
+@pytest.fixture
+def recipe(bridge: Any) -> Any:
+    """A function from a stock recipe's short name, such as ``qwen3_vl_8b_sft``, to its config."""
+    return stock_recipe
