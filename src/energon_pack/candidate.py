@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a measured sample is while it waits for a pack: token ids and compressed media, no pixels."""
+"""A measured sample while it waits for a pack: token ids and compressed media, no pixels."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -51,19 +51,19 @@ class Medium:
 
 @dataclass(kw_only=True, slots=True)
 class Candidate:
-    """A measured sample: its exact token ids, which of them are trained, and its compressed media."""
+    """A measured sample: exact token ids, which of them are trained, and compressed media."""
 
     __key__: str
     __restore_key__: RestoreKey
     ids: NDArray[np.int32]
-    """(n,) int32, visual placeholders expanded: exactly what the processor would return."""
+    """(n,) int32, visual placeholders expanded: what the processor would return."""
     trained: NDArray[np.bool_]
     """(n,) bool, True where the token itself is to be predicted."""
     media: tuple[Medium, ...] = ()
     """In the order in which they stand in the conversation."""
     visual_tokens: int = 0
     notes: tuple[str, ...] = ()
-    """Slugs of what was assumed or changed, counted as such: ``assumed_fps``, ``animated_image``."""
+    """Slugs of what was assumed or changed, counted: ``assumed_fps``, ``animated_image``."""
     __subflavors__: dict[str, Any] | None = None
 
     @property

@@ -30,7 +30,9 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name][0].split(":")
-        return cast("click.Command", getattr(import_module(f"{__package__}.commands.{module}"), name))
+        return cast(
+            "click.Command", getattr(import_module(f"{__package__}.commands.{module}"), name)
+        )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

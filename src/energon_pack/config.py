@@ -102,7 +102,7 @@ class PackingConfig:
     video_fps: float = 2.0
     """Frames a second at which encoded clips are sampled."""
     frame_list_fps: float | None = 2.0
-    """Frames a second of stored frame lists whose sample does not say; None refuses such samples."""
+    """Frames a second of frame lists whose sample does not say; None refuses such samples."""
     preprocessing: Literal["native", "bridge"] = "native"
     """``native``: one resize by the model's rule; ``bridge``: Megatron-Bridge 0.6.2's chain."""
     exif: Literal["ignore", "apply"] = "ignore"
@@ -116,7 +116,7 @@ class PackingConfig:
     alignment: int = 1
     """Multiple of every segment in tokens; ``use_packing`` derives it from the topology."""
     fixed_width: Literal["auto", "always", "never"] = "auto"
-    """Fill every pack up to seq_length with a zero-loss segment; ``auto`` where the runtime needs it."""
+    """Fill packs up to seq_length with a zero-loss segment; ``auto``: where it is needed."""
     text_only_packs: Literal["allow", "with_media", "dummy_image"] = "allow"
     """Packs without media: allow, avoid where possible, or add a smallest image without loss."""
     pixel_dtype: Literal["float32", "bfloat16", "uint8"] = "float32"

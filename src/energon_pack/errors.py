@@ -4,4 +4,4 @@
 
 
 class UserError(ValueError):
-    """Settings or files that cannot be used; the message is one for a person, without a traceback."""
+    """Settings or files that cannot be used; the message is for a person, without a traceback."""

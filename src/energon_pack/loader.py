@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a config to packs: opens the dataset, starts the workers, and taps what each pack reports."""
+"""From a config to packs: opens the dataset, starts the workers, taps what each pack reports."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -138,7 +138,9 @@ def check_prepared(path: Path, split: Split) -> None:
         raise DatasetError(f"{path} has no .nv-meta/split.yaml; run: energon prepare {path}")
     parts = (yaml.safe_load(split_file.read_text()) or {}).get("split_parts", {})
     if not parts.get(split):
-        has = ", ".join(f"{name} ({len(shards)} shards)" for name, shards in parts.items() if shards)
+        has = ", ".join(
+            f"{name} ({len(shards)} shards)" for name, shards in parts.items() if shards
+        )
         raise DatasetError(
             f"{path} has no shards in its {split} split; it has {has or 'none at all'}; "
             f"run energon prepare again with a share for {split}"

@@ -33,6 +33,8 @@ class ProcessMemory:
     open_files: int
     threads: int
     cpu_seconds: float
+    peak_rss_bytes: int = 0
+    """Largest resident memory so far; 0 where the platform does not keep it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +86,7 @@ def read_process(process: psutil.Process) -> ProcessMemory:
             open_files=process.num_fds(),
             threads=process.num_threads(),
             cpu_seconds=cpu.user + cpu.system,
+            peak_rss_bytes=1024 * fields.get("VmHWM", 0),
         )
 
 

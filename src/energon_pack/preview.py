@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a dataset's packs look like before a run: read some through the real loader and measure."""
 
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -108,14 +110,18 @@ class Preview:
         }
 
 
-def iterate_preview(
-    config: PackingConfig, *, packs: int, split: Split = "train"
-) -> Iterator[tuple[dict[str, Any], Preview]]:
-    """Yield each pack with the figures up to it, until ``packs`` packs or the end of the split."""
+def read_preview(
+    config: PackingConfig,
+    *,
+    packs: int,
+    split: Split = "train",
+    report: Path | None = None,
+    progress: Callable[[Preview], None] = lambda _: None,
+) -> Preview:
+    """Read up to ``packs`` packs of a split; write PNG plots into ``report`` when it is given."""
     start = time.perf_counter()
     preview = Preview(seq_length=config.seq_length)
-    for pack in build_loader(config, split):
+    for pack in itertools.islice(build_loader(config, split), packs):
         preview.add(pack["pack_info"], time.perf_counter() - start)
-        yield pack, preview
-        if preview.stats.packs >= packs:
-            return
+        progress(preview)
+    return preview

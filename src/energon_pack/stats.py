@@ -95,8 +95,17 @@ class PackStats:
 
     def merge(self, other: "PackStats") -> None:
         """Take in the totals of another worker or rank."""
-        for name in ("packs", "samples", "tokens", "capacity", "width", "trained_tokens",
-                     "visual_tokens", "visual_patches", "overfull"):
+        for name in (
+            "packs",
+            "samples",
+            "tokens",
+            "capacity",
+            "width",
+            "trained_tokens",
+            "visual_tokens",
+            "visual_patches",
+            "overfull",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.fills.extend(other.fills)
         self.skipped.update(other.skipped)

@@ -8,13 +8,11 @@ import types
 import typing
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, override
 
 import yaml
 
 from energon_pack.errors import UserError
-
-T = TypeVar("T")
 
 MAX_YAML_BYTES = 1 << 20
 
@@ -33,16 +31,21 @@ class ConfigError(UserError):
         """Join the problems into one message, a line each."""
         self.problems = problems
         self.source = source
-        lines = [f"{problem.path}: {problem.text}" if problem.path else problem.text
-                 for problem in problems]
+        lines = [
+            f"{problem.path}: {problem.text}" if problem.path else problem.text
+            for problem in problems
+        ]
         head = f"{source}: " if source else ""
-        super().__init__(head + (lines[0] if len(lines) == 1 else
-                                 f"{len(lines)} problems\n  " + "\n  ".join(lines)))
+        super().__init__(
+            head
+            + (lines[0] if len(lines) == 1 else f"{len(lines)} problems\n  " + "\n  ".join(lines))
+        )
 
 
 class _StrictLoader(yaml.SafeLoader):
     """Safe YAML without duplicate keys, merge keys, anchors or custom tags."""
 
+    @override
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark
@@ -51,6 +54,7 @@ class _StrictLoader(yaml.SafeLoader):
             )
         return super().compose_node(parent, index)
 
+    @override
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
@@ -97,7 +101,7 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def parse_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
+def parse_dataclass[T](cls: type[T], values: Mapping[str, Any]) -> T:
     """Build ``cls`` from a mapping; raise ``ConfigError`` with every problem found."""
     problems: list[Problem] = []
     result = _build(cls, values, "", problems)
@@ -150,7 +154,9 @@ def _convert(hint: Any, value: Any, path: str, problems: list[Problem]) -> Any:
         if _fits(option, value):
             return float(value) if option is float and isinstance(value, int) else value
     wanted = " or ".join(dict.fromkeys(map(_say, options)))
-    problems.append(Problem(path, f"is {value!r}; it must be {wanted}" + _suggest_value(options, value)))
+    problems.append(
+        Problem(path, f"is {value!r}; it must be {wanted}" + _suggest_value(options, value))
+    )
     return None
 
 
