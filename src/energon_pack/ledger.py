@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""The side channel from workers to trainer: what no pack can carry.
+
+Packs carry the counts of lost samples, but a worker whose last samples are refused sends no further
+pack, and a worker that is killed sends nothing at all. So each worker keeps one small file of two
+fixed blocks, rewritten in place: the sample it is working on, and its account of packs and losses.
+The trainer reads the files when a pass has ended or a worker has died. A write costs about 5 us.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from energon_pack.losses import Losses
+
+_PREFIX = "energon-pack-ledger-"
+_LOCK = "in-use"
+_WORK_BYTES = 1024
+_ACCOUNT_BYTES = 16_384
+_KEY_CHARACTERS = 200
+_MESSAGE_CHARACTERS = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerRecord:
+    """What one worker last wrote."""
+
+    worker_id: int
+    """Number within the rank."""
+    pid: int = 0
+    key: str = ""
+    """Sample in work; empty between samples."""
+    stage: str = ""
+    """``measure`` or ``decode``."""
+    packs: int = 0
+    """Packs made since the stream began; some may still wait in the loader's queue."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """Lost samples by cause since the stream began."""
+    pending: dict[str, int] = field(default_factory=dict)
+    """Those of them that no pack has carried."""
+    examples: dict[str, list[Any]] = field(default_factory=dict)
+    """The latest loss of each cause: key, length, message."""
+    ended: bool = False
+    """The worker's pass has ended."""
+
+
+class Ledger:
+    """A folder with one file a worker, shared by a loader and the workers it forks."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use an existing folder; ``create`` makes one that is removed with the ledger."""
+        self.folder = folder
+        self._worker_id = 0
+        self._file = -1
+        self._pid = -1
+
+    @classmethod
+    def create(cls) -> "Ledger":
+        """Make a folder on local disk that goes away with this object or its process."""
+        for leftover in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+            _remove_if_abandoned(leftover)
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        ledger = cls(folder)
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        weakref.finalize(ledger, _remove, folder, lock, os.getpid())
+        return ledger
+
+    def open(self, worker_id: int) -> None:
+        """Start this worker's file."""
+        if self._pid == os.getpid() and self._file >= 0:
+            os.close(self._file)
+        path = self.folder / f"worker-{worker_id}"
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._pid, self._worker_id = os.getpid(), worker_id
+        self.work_on("", "")
+
+    def work_on(self, key: str, stage: str) -> None:
+        """Note the sample in work; nothing before ``open``, as in a trainer that measures one."""
+        if self._pid == os.getpid():
+            work = {"pid": self._pid, "key": key[-_KEY_CHARACTERS:], "stage": stage}
+            self._write(work, _WORK_BYTES, 0)
+
+    def note(self, losses: Losses, *, packs: int, ended: bool = False) -> None:
+        """Note the account."""
+        account = {
+            "packs": packs,
+            "lost": losses.total,
+            "pending": losses.pending(),
+            "examples": {
+                cause: [
+                    lost.__key__[-_KEY_CHARACTERS:], lost.length, lost.message[:_MESSAGE_CHARACTERS]
+                ]
+                for cause, lost in losses.examples.items()
+            },
+            "ended": ended,
+        }  # fmt: skip
+        self._write(account, _ACCOUNT_BYTES, _WORK_BYTES)
+
+    def read(self) -> list[WorkerRecord]:
+        """Return what the workers last wrote, by worker."""
+        return [_record(path) for path in sorted(self.folder.glob("worker-*"), key=_number)]
+
+    def _write(self, block: dict[str, Any], size: int, offset: int) -> None:
+        text = json.dumps(block).encode()
+        assert len(text) < size, text
+        os.pwrite(self._file, text.ljust(size), offset)
+
+
+def _number(path: Path) -> int:
+    return int(path.name.removeprefix("worker-"))
+
+
+def _record(path: Path) -> WorkerRecord:
+    text = path.read_bytes()
+    work, account = text[:_WORK_BYTES], text[_WORK_BYTES:]
+    fields = (json.loads(work) if work.strip() else {}) | (json.loads(account) if account else {})
+    return WorkerRecord(worker_id=_number(path), **fields)
+
+
+def _remove(folder: Path, lock: int, owner: int) -> None:
+    if os.getpid() == owner:  # a forked worker inherits the finalizer, not the folder
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    """Remove the folder of a killed trainer; a living one, or its workers, hold the lock."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR)
+    except OSError:  # another user's, or just being made
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)

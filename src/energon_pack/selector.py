@@ -1,0 +1,70 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""A packing policy bound to the limits of one dataset: what the window asks for its next pack."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from energon_pack.alignment import padded_length
+from energon_pack.candidate import Candidate
+from energon_pack.config import CostWeights, PackingConfig
+from energon_pack.policies import POLICIES, Item, Limits, Policy, Room
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selector:
+    """Chooses packs for one dataset."""
+
+    policy: Policy
+    limits: Limits
+    cost: CostWeights
+    alignment: int = 1
+
+    @classmethod
+    def of(cls, config: PackingConfig) -> "Selector":
+        """Bind the policy that a config names to its limits."""
+        limits = Limits(
+            tokens=config.seq_length,
+            samples=config.max_samples_per_pack,
+            visual_tokens=config.max_visual_tokens_per_pack,
+            images=config.max_images_per_pack,
+            tolerance=int(config.fill_tolerance * config.seq_length),
+            with_media=config.text_only_packs == "with_media",
+        )
+        return cls(
+            policy=POLICIES[config.packing_policy],
+            limits=limits,
+            cost=config.cost,
+            alignment=config.alignment,
+        )
+
+    def item(self, candidate: Candidate) -> Item:
+        """Reduce a candidate to what a policy looks at."""
+        tokens = padded_length(candidate.length, self.alignment)
+        cost = (
+            self.cost.token * tokens
+            + self.cost.attention * tokens * tokens
+            + self.cost.patch * candidate.num_patches
+        )
+        return Item(
+            tokens=tokens,
+            visual_tokens=candidate.visual_tokens,
+            images=candidate.num_images,
+            cost=cost,
+            has_media=bool(candidate.media),
+        )
+
+    def too_big(self, item: Item) -> str | None:
+        """Return the cause for which an item fits no pack, if so."""
+        room = Room.of(self.limits)
+        if item.tokens > room.tokens:
+            return "overlong"
+        if item.visual_tokens > room.visual_tokens:
+            return "too_many_visual_tokens"
+        if item.images > room.images:
+            return "too_many_images"
+        return None
+
+    def next_pack(self, items: Sequence[Item], mean_cost: float | None) -> list[int]:
+        """Return the indices of the next pack, oldest first."""
+        return self.policy.choose(items, self.limits, mean_cost)
