@@ -17,6 +17,7 @@ USAGE_ERROR: Final = 2
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     # command: (module in energon_pack.commands : name of its click.Command, help line)
     "preview": ("preview:preview", "Pack a prepared dataset and show fill, speed and memory."),
+    "demo-data": ("demo:demo_data", "Write a small dataset of real photos and clips."),
 }
 
 
