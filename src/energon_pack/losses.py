@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""The account of a worker's lost samples: how many by cause, an example of each, how many in a row."""
+"""The account of a worker's lost samples: by cause, an example of each, how many in a row."""
 
 import logging
 from dataclasses import dataclass, field

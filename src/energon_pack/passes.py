@@ -56,7 +56,7 @@ class PassDataset(BaseWrapperDataset[Any, Any]):
             return super().restore_sample(restore_key)
         except FatalSampleError:
             raise
-        except Exception as error:  # whatever a vanished or changed shard raises
+        except Exception as error:  # noqa: BLE001 - whatever a vanished or changed shard raises
             message = f"{type(error).__name__}: {error}"
             return Refused(
                 __key__=str(restore_key),

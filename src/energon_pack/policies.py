@@ -13,11 +13,11 @@ Waiting 5, 6, 3, 4 and capacity 12: 5 is in; of 6, 3, 4 the sum 7 = 3 + 4 fills 
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from energon_pack.subset import ExactSubsets, FrugalSubsets, Subsets, shares
+from energon_pack.subset import fillings, frugal_fillings, shares
 
 
 class Item(NamedTuple):
@@ -87,10 +87,9 @@ def window(items: Sequence[Item], limits: Limits, target_cost: float | None) -> 
     pack = _anchors(items, limits, room)
     others = [i for i, item in enumerate(items) if i not in pack and room.holds(item)]
     options = _fillings([items[i] for i in others], room, limits.tolerance)
-    packs = (pack + [others[i] for i in filling] for filling in options)
-    if target_cost is None:
-        chosen = next(packs)
-    else:
+    packs = [pack + [others[i] for i in filling] for filling in options]
+    chosen = packs[0]
+    if target_cost is not None:
         chosen = min(packs, key=lambda p: abs(sum(items[i].cost for i in p) - target_cost))
     return sorted(_topped_up(chosen, items, limits))
 
@@ -98,7 +97,7 @@ def window(items: Sequence[Item], limits: Limits, target_cost: float | None) -> 
 def first_fit_decreasing(
     items: Sequence[Item], limits: Limits, target_cost: float | None
 ) -> list[int]:
-    """Return the first bin of first-fit-decreasing; asked again for the rest it returns the next."""
+    """Return the first bin of first-fit-decreasing; asked for the rest, the next one."""
     del target_cost
     order = sorted(range(len(items)), key=lambda i: (-items[i].tokens, i))
     return sorted(_first_fit(order, items, Room.of(limits)))
@@ -153,22 +152,14 @@ def _anchors(items: Sequence[Item], limits: Limits, room: Room) -> list[int]:
     return [0, anchor]
 
 
-def _fillings(items: Sequence[Item], room: Room, tolerance: int) -> Iterator[list[int]]:
-    """Yield subsets that fill the room within the tolerance of the best, the fullest first."""
-    subsets = _subsets(items, room)
-    best = subsets.best
-    for total in range(best, max(best - tolerance, 0) - 1, -1):
-        if subsets.reaches(total):
-            yield subsets.items(total)
-
-
-def _subsets(items: Sequence[Item], room: Room) -> Subsets:
+def _fillings(items: Sequence[Item], room: Room, tolerance: int) -> Iterable[list[int]]:
+    """Return subsets that fill the room within the tolerance of the best, the fullest first."""
     lengths = [item.tokens for item in items]
     uses, limits = _scarce(items, room)
     if not limits:
-        return ExactSubsets(lengths, room.tokens)
+        return fillings(lengths, room.tokens, tolerance)
     spent, limit = shares(uses, limits)
-    return FrugalSubsets(lengths, spent, room=room.tokens, limit=limit)
+    return frugal_fillings(lengths, spent, limit, room.tokens, tolerance)
 
 
 def _scarce(items: Sequence[Item], room: Room) -> tuple[list[list[int]], list[int]]:

@@ -186,7 +186,7 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
                 raise
             except SampleError as error:
                 refusal = _refusal(candidate, error.cause, str(error))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - one sample's fault costs that sample
                 refusal = _refusal(candidate, "unexpected", f"{type(error).__name__}: {error}")
             else:
                 self._losses.in_a_row["decode"] = 0
