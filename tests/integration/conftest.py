@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.bridge_import import install_stand_in, stock_recipe, use_hub
+from integration.bridge_import import stock_recipe, use_hub
+
+from energon_pack.bridge.without_gpu import prepare_import
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The real ``megatron.bridge``, imported once (25 s), with the stock recipes' model configs."""
     pytest.importorskip("megatron.core", reason="needs the bridge extra")
-    install_stand_in()
+    prepare_import()
     use_hub(tmp_path_factory.mktemp("hub"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""What Megatron-Bridge iterates: training packs with their state, and each evaluation's packs."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from energon_pack.bridge.replicas import KeyTrace
+from energon_pack.encoder import Pack
+from energon_pack.loader import DatasetError, PackLoader
+from energon_pack.stats import PackInfo
+
+
+class TrainStream:
+    """The endless packs of one data-parallel rank, with the state that its checkpoints keep."""
+
+    def __init__(self, loader: PackLoader) -> None:
+        """Read from ``loader``; its workers start with the first pack."""
+        self._loader = loader
+        self._packs: Iterator[Pack] | None = None
+        self.trace = KeyTrace()
+
+    def __iter__(self) -> "TrainStream":
+        """Return itself: there is one position in the stream."""
+        return self
+
+    def __next__(self) -> Pack:
+        """Return the next pack."""
+        if self._packs is None:
+            self._packs = iter(self._loader)
+        pack = next(self._packs)
+        self.trace.add(pack["__keys__"])
+        return pack
+
+    def tap(self, observer: Callable[[PackInfo], None]) -> None:
+        """Call ``observer`` with the figures of every pack before the trainer has it."""
+        self._loader.tap(observer)
+
+    def save_state(self) -> Any:
+        """Return the position; Megatron-Bridge writes it into one file a data-parallel rank."""
+        return self._loader.save_state()
+
+    def restore_state(self, state: Any) -> None:
+        """Continue at a saved position; Megatron-Bridge calls it before the first pack."""
+        self._loader.restore_state(state)
+
+
+class EvalStream:
+    """The validation packs, from the first one again for each evaluation.
+
+    Megatron-Bridge never restarts its validation iterator, but takes the same number of packs for
+    each evaluation. So after that many the workers are stopped, and the next pack starts new ones.
+    """
+
+    def __init__(self, open_loader: Callable[[], PackLoader], *, packs_per_evaluation: int) -> None:
+        """Take what opens the validation split, and how many packs one evaluation reads."""
+        self._open_loader = open_loader
+        self._packs_per_evaluation = packs_per_evaluation
+        self._packs: Iterator[Pack] | None = None
+        self._given = 0
+
+    def __iter__(self) -> "EvalStream":
+        """Return itself: there is one position in the stream."""
+        return self
+
+    def __next__(self) -> Pack:
+        """Return the next pack of this evaluation, or the first one of the next."""
+        if self._packs is None:
+            self._packs = _cycle(self._open_loader())
+        pack = next(self._packs)
+        self._given += 1
+        if self._given == self._packs_per_evaluation:
+            self._packs, self._given = None, 0
+        return pack
+
+
+def _cycle(loader: PackLoader) -> Iterator[Pack]:
+    while True:
+        empty = True
+        for pack in loader:
+            empty = False
+            yield pack
+        if empty:
+            raise DatasetError(
+                "a data-parallel rank found no usable sample in the validation split; give the "
+                "split more samples, or set validation.eval_iters to 0"
+            )
