@@ -24,6 +24,8 @@ class Medium:
     width: int
     resized: tuple[int, int]
     """(height, width) in pixels after the model's own resize."""
+    earlier_sizes: tuple[tuple[int, int], ...] = ()
+    """``preprocessing: bridge`` only: (height, width) of the resizes gone through before it."""
     grid: Grid
     """(t, h, w) in patches, as the processor's ``*_grid_thw``."""
     frame_indices: tuple[int, ...] = ()

@@ -19,7 +19,8 @@ from energon_pack.family import Family, load_family
 from energon_pack.measure import Measurer
 from energon_pack.pixels import PixelReader
 from energon_pack.selfcheck import self_check
-from energon_pack.sources import cookers, disable_decoding
+from energon_pack.sources import cookers
+from energon_pack.undecoded import disable_decoding
 from energon_pack.strict import ConfigError, Problem
 from energon_pack.thd import PackBuilder, RowLayout, Segment
 from energon_pack.window import WindowPackingDataset
