@@ -10,13 +10,13 @@ import torch
 
 
 def decode_clip(data: bytes, indices: Sequence[int]) -> Iterator[torch.Tensor]:
-    """Yield shown frame ``i`` as (3, height, width) uint8 RGB for each ascending ``i`` of ``indices``.
+    """Yield the shown frames of the ascending ``indices``, each (3, height, width) uint8 RGB.
 
     Raises ``ValueError`` when the clip ends before the last of them.
     """
     wanted = iter(indices)
     target = next(wanted, None)
-    with av.open(BytesIO(data)) as container:
+    with av.open(BytesIO(data), mode="r") as container:
         stream = container.streams.video[0]
         stream.thread_type = "NONE"
         for index, frame in enumerate(container.decode(stream)):

@@ -3,7 +3,7 @@
 """Encoded image bytes to RGB pixels, exactly as the Hugging Face processor sees a Pillow image."""
 
 from io import BytesIO
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from PIL import Image, ImageOps
@@ -22,13 +22,14 @@ def decode_image(
     JPEG goes through torchvision, which saves Pillow's copies; a file it refuses and every other
     format go through Pillow. Palette, grey and 16-bit pictures become RGB by Pillow's rules.
     """
-    image = Image.open(BytesIO(data))
+    image: Image.Image = Image.open(BytesIO(data))
     turned = exif == "apply" and image.getexif().get(_ORIENTATION, 1) != 1
     if image.format == "JPEG" and image.mode in _DIRECT_MODES and not turned:
-        return decode_jpeg(torch.frombuffer(data, dtype=torch.uint8), mode=ImageReadMode.RGB)
+        encoded = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        return cast(torch.Tensor, decode_jpeg(encoded, mode=ImageReadMode.RGB))
     if turned:
         image = ImageOps.exif_transpose(image)
-    return pil_to_tensor(_to_rgb(image, alpha))
+    return cast(torch.Tensor, pil_to_tensor(_to_rgb(image, alpha)))
 
 
 _ORIENTATION = 0x0112

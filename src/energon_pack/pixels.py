@@ -62,6 +62,7 @@ class PixelReader:
             )
         processor = self._processors[medium.kind]
         height, width = medium.resized
-        return processor.resize(
+        resized: torch.Tensor = processor.resize(
             picture[None], SizeDict(height=height, width=width), resample=processor.resample
-        )[0]
+        )
+        return resized[0]
