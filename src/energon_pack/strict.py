@@ -151,6 +151,10 @@ def _convert(hint: Any, value: Any, path: str, problems: list[Problem]) -> Any:
         return _build(typing.cast("type[Any]", hint), value, f"{path}.", problems)
     options = list(_options(hint))
     for option in options:
+        if typing.get_origin(option) is tuple and isinstance(value, list):
+            item = typing.get_args(option)[0]
+            parts = enumerate(value)
+            return tuple(_convert(item, part, f"{path}[{i}]", problems) for i, part in parts)
         if _fits(option, value):
             return float(value) if option is float and isinstance(value, int) else value
     wanted = " or ".join(dict.fromkeys(map(_say, options)))
@@ -180,7 +184,7 @@ def _fits(option: Any, value: Any) -> bool:
         return option is bool
     if option is float:
         return isinstance(value, int | float)
-    return isinstance(value, option)
+    return typing.get_origin(option) is not tuple and isinstance(value, option)
 
 
 _NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
@@ -189,6 +193,8 @@ _NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or 
 def _say(option: Any) -> str:
     if typing.get_origin(option) is Literal:
         return str(typing.get_args(option)[0])
+    if typing.get_origin(option) is tuple:
+        return "a list"
     return "null" if option is type(None) else _NAMES.get(option, str(option))
 
 

@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about the model: family, multi-token prediction, CUDA graphs, vision tower."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from energon_pack.facts import RunFacts
+from energon_pack.rules.base import Fault, Rule, Unknown, faults_of, packing_of, rule
+
+
+@rule("model-family", "error", "the model is a Qwen2.5-VL, Qwen3-VL or Qwen3.5-VL")
+def model_family(facts: RunFacts) -> Iterator[Fault]:
+    if facts.model.family == "other":
+        yield Fault(
+            setting="model",
+            value=facts.model.kind,
+            consequence="Token ids, positions and pixels are made for Qwen-VL; another model would "
+            "train on rows that mean nothing to it.",
+            fix="Use a Qwen-VL recipe, or Megatron-Bridge's own dataset for this model.",
+        )
+
+
+@rule("mtp", "error", "no multi-token prediction")
+def mtp(facts: RunFacts) -> Iterator[Fault]:
+    yield from faults_of(
+        facts.model.mtp,
+        "Its loss on packed rows is reported corrupted under context parallelism with padding "
+        "(Megatron-LM #4495 and #6205, open); without context parallelism nothing shows it right.",
+        "Set model.mtp_num_layers=None and leave {setting} unset.",
+    )
+
+
+@rule("cuda-graphs", "error", "no CUDA graphs, of language, vision, optimizer or FSDP")
+def cuda_graphs(facts: RunFacts) -> Iterator[Fault]:
+    yield from faults_of(
+        facts.model.graphs,
+        "A graph replays the shapes it was captured with; widths, segment counts and pixels differ "
+        "from pack to pack, so replay reads stale or foreign memory.",
+        "Set {setting} back to its default: implementations to none, deprecated switches to False.",
+    )
+
+
+@rule("idle-graph-settings", "note", "no graph settings beside an implementation none")
+def idle_graph_settings(facts: RunFacts) -> Iterator[Fault]:
+    yield from faults_of(
+        facts.model.idle_graphs,
+        "It has no effect while no graph implementation is on.",
+        "Leave it, or unset {setting} for clarity.",
+    )
+
+
+@rule("dist-train", "error", "encoder and decoder on the same ranks")
+def dist_train(facts: RunFacts) -> Iterator[Fault]:
+    yield from faults_of(
+        facts.model.dist_train,
+        "Encoder and decoder on separate ranks exchange fixed shapes and know no pack boundaries.",
+        "Build the whole model on every rank: use_dist_train=False, add_encoder and add_decoder "
+        "True; {setting} is what asks for the split.",
+    )
+
+
+@rule("qwen2-5-context-parallel", "error", "Qwen2.5-VL trains without context parallelism")
+def qwen25_context(facts: RunFacts) -> Iterator[Fault]:
+    if facts.model.family == "qwen2_5_vl" and facts.parallel.context > 1:
+        yield Fault(
+            setting="model.context_parallel_size",
+            value=facts.parallel.context,
+            consequence="Qwen25VLModel has no slicing for context parallelism: every rank would run "
+            "the whole row against attention that expects a slice.",
+            fix="Set model.context_parallel_size=1, or train Qwen3-VL.",
+        )
+
+
+@rule("qwen2-5-video-time", "note", "Qwen2.5-VL clips are at most 2 frames a second")
+def qwen25_video_time(facts: RunFacts) -> Iterator[Fault]:
+    packing = packing_of(facts)
+    rates = {"video_fps": packing.video_fps, "frame_list_fps": packing.frame_list_fps}
+    for name, fps in rates.items():
+        if facts.model.family == "qwen2_5_vl" and fps is not None and fps > 2:
+            yield Fault(
+                setting=f"dataset.{name}",
+                value=fps,
+                consequence="The model recomputes positions with an integer second_per_grid, so "
+                "above 2 frames a second all frames share one time.",
+                fix=f"Set dataset.{name} to 2.0 or less where time matters.",
+            )
+
+
+_TEXT_ONLY: Final = (
+    "A pack without media skips the vision tower, its gradient bucket is never sent, one rank stops "
+    "with 'Communication call has not been issued for this bucket' and the others wait for it."
+)
+
+
+@rule("text-only-packs", "error", "a trained vision tower sees media in every pack")
+def text_only_packs(facts: RunFacts) -> Iterator[Fault]:
+    packing = packing_of(facts)
+    overlaps = facts.batch.overlap_grad_reduce or facts.batch.megatron_fsdp
+    if packing.text_only_packs == "dummy_image" or not overlaps:
+        return
+    if facts.model.vision_trained is not False:
+        yield Fault(
+            setting="dataset.text_only_packs",
+            value=packing.text_only_packs,
+            consequence=_TEXT_ONLY,
+            fix="Set text_only_packs: dummy_image (a smallest image without loss, only in packs "
+            "that have none), or freeze the vision tower and its projection, or set "
+            "ddp.overlap_grad_reduce=False and comm_overlap.overlap_grad_reduce=False.",
+        )
+
+
+@rule("linear-attention-kernels", "error", "Qwen3.5-VL has kernels that know segment boundaries")
+def linear_attention_kernels(facts: RunFacts) -> Iterator[Fault | Unknown]:
+    if facts.model.family != "qwen3_5_vl":
+        return
+    if facts.software.linear_attention_kernels is None:
+        yield Unknown("whether flash-linear-attention is installed where the run will be")
+    elif not facts.software.linear_attention_kernels:
+        yield Fault(
+            setting="flash-linear-attention",
+            value="not installed",
+            consequence="Megatron Core's fallback for gated delta layers refuses packed rows, and "
+            "state would leak from one segment into the next (Automodel #2147, ms-swift #9618).",
+            fix="Install flash-linear-attention (module fla) in the training image.",
+        )
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    model_family,
+    mtp,
+    cuda_graphs,
+    idle_graph_settings,
+    dist_train,
+    qwen25_context,
+    qwen25_video_time,
+    text_only_packs,
+    linear_attention_kernels,
+)

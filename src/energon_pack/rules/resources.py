@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about memory, buffers and resuming."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from energon_pack.config import PackingConfig
+from energon_pack.facts import RunFacts
+from energon_pack.rules.base import Fault, Rule, Unknown, packing_of, rule
+from energon_pack.sizes import format_size
+
+_OURS: Final = "energon-pack 0.1, Megatron-Energon 7.4.1"
+# A forked worker's own pages with torch and transformers loaded, before it reads a sample.
+_IDLE_WORKER_BYTES: Final = 256 << 20
+
+
+@rule("buffer-of-one", "warning", "packing_buffer_size is above 1", versions=_OURS)
+def buffer_of_one(facts: RunFacts) -> Iterator[Fault]:
+    packing = packing_of(facts)
+    if packing.packing_buffer_size == 1 and packing.packing_policy != "none":
+        yield Fault(
+            setting="dataset.packing_buffer_size",
+            value=1,
+            consequence="There is nothing to choose from, so every pack holds one sample.",
+            fix="Set 64 or more; candidates hold compressed bytes, so they cost little.",
+        )
+
+
+@rule("inexact-resume", "warning", "a resumed run continues exactly", versions=_OURS)
+def inexact_resume(facts: RunFacts) -> Iterator[Fault]:
+    packing = packing_of(facts)
+    if packing.resume_mismatch == "warn":
+        yield Fault(
+            setting="dataset.resume_mismatch",
+            value="warn",
+            consequence="A checkpoint of other settings is continued with a warning: samples may "
+            "be repeated or left out.",
+            fix="Set dataset.resume_mismatch=error once the run has continued.",
+        )
+
+
+@rule("shared-memory", "warning", "/dev/shm holds the packs that wait", versions=_OURS)
+def shared_memory(facts: RunFacts) -> Iterator[Fault | Unknown]:
+    packing = packing_of(facts)
+    need = _waiting_bytes(facts, packing)
+    size = facts.machine.shared_bytes
+    if need is None or size is None:
+        yield Unknown("the size of /dev/shm or of a pack")
+    elif need > size:
+        yield Fault(
+            setting="dataset.num_workers x prefetch_factor",
+            value=f"{_workers(packing)} x {packing.prefetch_factor}",
+            consequence=f"Full packs take up to {format_size(need)} of /dev/shm's "
+            f"{format_size(size)}; a worker that finds it full dies of SIGBUS.",
+            fix="Start the container with a larger --shm-size, lower num_workers or "
+            "prefetch_factor, set max_visual_tokens_per_pack or pixel_dtype: bfloat16.",
+        )
+
+
+@rule("worker-memory", "warning", "buffers and workers fit the machine", versions=_OURS)
+def worker_memory(facts: RunFacts) -> Iterator[Fault | Unknown]:
+    packing = packing_of(facts)
+    waiting = _waiting_bytes(facts, packing)
+    limit, sample = facts.machine.memory_bytes, facts.machine.sample_bytes
+    if waiting is None or limit is None or sample is None:
+        yield Unknown("the mean size of a sample, or the memory limit")
+        return
+    held = (packing.shuffle_buffer_size + packing.packing_buffer_size) * sample
+    workers = _workers(packing) * facts.parallel.ranks_per_node
+    need = waiting + workers * (_IDLE_WORKER_BYTES + held)
+    if need > limit:
+        yield Fault(
+            setting="dataset.shuffle_buffer_size, packing_buffer_size, num_workers",
+            value=f"{packing.shuffle_buffer_size}, {packing.packing_buffer_size}, "
+            f"{packing.num_workers}",
+            consequence=f"{workers} workers on this node hold about {format_size(need)} at "
+            f"{format_size(sample)} a sample; the {facts.machine.memory_source} has "
+            f"{format_size(limit)}, and the kernel kills above it.",
+            fix="Lower the buffers or the workers; shards of smaller samples shuffle as well with "
+            "a smaller buffer.",
+        )
+
+
+def _workers(packing: PackingConfig) -> int:
+    """Training and validation workers of a rank, which live side by side."""
+    validation = packing.num_val_workers
+    return packing.num_workers + (packing.num_workers if validation is None else validation)
+
+
+def _waiting_bytes(facts: RunFacts, packing: PackingConfig) -> int | None:
+    """Packs in the queues, and one in the making a worker, over the node."""
+    if facts.machine.pack_bytes is None:
+        return None
+    packs = _workers(packing) * (packing.prefetch_factor + 1) * facts.parallel.ranks_per_node
+    return packs * facts.machine.pack_bytes
+
+
+RULES: Final[tuple[Rule, ...]] = (buffer_of_one, inexact_resume, shared_memory, worker_memory)
