@@ -20,6 +20,7 @@ from energon_pack.config import PackingConfig
 from energon_pack.encoder import Pack, PackingTaskEncoder
 from energon_pack.errors import UserError
 from energon_pack.stats import PackInfo
+from energon_pack.undecoded import reading_chatml
 
 Split = Literal["train", "val"]
 
@@ -104,14 +105,15 @@ def build_dataset(
         "packing_buffer_size": config.packing_buffer_size,
         "task_encoder": encoder,
     }
-    if split == "val":
-        return get_val_dataset(config.path, **common)
-    return get_train_dataset(
-        config.path,
-        shuffle_buffer_size=config.shuffle_buffer_size,
-        max_samples_per_sequence=config.max_samples_per_sequence,
-        **common,
-    )
+    with reading_chatml():
+        if split == "val":
+            return get_val_dataset(config.path, **common)
+        return get_train_dataset(
+            config.path,
+            shuffle_buffer_size=config.shuffle_buffer_size,
+            max_samples_per_sequence=config.max_samples_per_sequence,
+            **common,
+        )
 
 
 def default_worker_config(config: PackingConfig, split: Split) -> WorkerConfig:
