@@ -60,7 +60,9 @@ class GrowthTrack:
         if work < self._warmup or work <= self._last_work:
             return
         self._last_work = work
-        due = [t for t, stride in zip(self._tracks, _STRIDES, strict=True) if not self._seen % stride]
+        due = [
+            t for t, stride in zip(self._tracks, _STRIDES, strict=True) if not self._seen % stride
+        ]
         self._seen += 1
         for track in due:
             track.add(work, held_bytes, past=self._tracks)

@@ -1,0 +1,98 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a person has to hear about: dead workers, growing workers, crossed limits."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from energon_pack.config import MonitorConfig
+from energon_pack.memory import read_oom_kills
+from energon_pack.monitor.columns import duration_text, growth_text
+from energon_pack.monitor.levels import Levels
+from energon_pack.monitor.roster import Death
+from energon_pack.monitor.snapshot import Event, Snapshot, WorkerSnapshot
+from energon_pack.sizes import format_size
+
+# Kinds that are no warning.
+GOOD_NEWS: Final = frozenset({"steady"})
+
+
+class Alarms:
+    """Turns snapshots into events, each said once until it has passed."""
+
+    def __init__(self, config: MonitorConfig) -> None:
+        """Use the limits of ``config``. Raises ``SizeError`` for one that is none."""
+        self._levels = Levels(config)
+        self._growing: set[int] = set()
+        self._known: dict[int, WorkerSnapshot] = {}
+        self._oom_kills = read_oom_kills()
+
+    def events(
+        self, snapshot: Snapshot, deaths: Sequence[Death], in_work: Mapping[int, str]
+    ) -> list[Event]:
+        """Return what is new; ``in_work`` names the sample that a worker died on, by pid."""
+        events = [*self._died(snapshot, deaths, in_work), *self._grown(snapshot)]
+        workers = {worker.name: worker for worker in snapshot.workers}
+        for crossing in self._levels.crossings(snapshot):
+            kind = "fail" if crossing.fails else "warn"
+            worker = workers.get(crossing.worker or "")
+            message = crossing.message + (_suspicion(worker) if worker else _worst(snapshot))
+            events.append(
+                Event(time=snapshot.time, kind=kind, message=message, worker=crossing.worker)
+            )
+        self._known = {worker.pid: worker for worker in snapshot.workers}
+        return events
+
+    def _died(
+        self, snapshot: Snapshot, deaths: Sequence[Death], in_work: Mapping[int, str]
+    ) -> Iterator[Event]:
+        if not deaths:
+            return
+        kills = read_oom_kills()
+        hint = ""
+        if kills > self._oom_kills:
+            hint = "; the kernel has killed processes of this cgroup for want of memory"
+        self._oom_kills = kills
+        for death in deaths:
+            known = self._known.get(death.pid)
+            name = known.name if known else None
+            subject = f"worker {name} (pid {death.pid})" if known else f"worker pid {death.pid}"
+            key = in_work.get(death.pid) or (known.last_key if known else None)
+            doing = f"; last sample {key}" if key else ""
+            held = f"; it held {format_size(known.rss_bytes)}" if known else ""
+            yield Event(
+                time=snapshot.time,
+                kind="died",
+                message=f"{subject} {death}{doing}{held}{hint}",
+                worker=name,
+            )
+
+    def _grown(self, snapshot: Snapshot) -> Iterator[Event]:
+        growing = {worker.pid: worker for worker in snapshot.workers if worker.grows}
+        for pid in growing.keys() - self._growing:
+            worker = growing[pid]
+            message = f"worker {worker.name} (pid {pid}) keeps growing{_suspicion(worker)}"
+            yield Event(time=snapshot.time, kind="grows", message=message, worker=worker.name)
+        for worker in snapshot.workers:
+            if worker.pid in self._growing and not worker.grows:
+                message = f"worker {worker.name} (pid {worker.pid}) has stopped growing"
+                yield Event(time=snapshot.time, kind="steady", message=message, worker=worker.name)
+        self._growing = set(growing)
+
+
+def _worst(snapshot: Snapshot) -> str:
+    worst = max(snapshot.workers, key=lambda worker: worker.rss_bytes, default=None)
+    return f"; largest worker {worst.name}{_suspicion(worst)}" if worst else ""
+
+
+def _suspicion(worker: WorkerSnapshot) -> str:
+    """Say what may make this worker large."""
+    said = f": {format_size(worker.rss_bytes)} resident"
+    if growth := growth_text(worker):
+        said += f", growth {growth}"
+    if worker.seconds_to_limit is not None:
+        said += f", reaches the limit in {duration_text(worker.seconds_to_limit)}"
+    if worker.largest_key:
+        size = format_size(worker.largest_bytes or 0)
+        said += f", largest candidate {worker.largest_key} with {size}"
+    return said

@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""The worker processes of one trainer: found among its children, and missed when they die."""
+
+import multiprocessing.process
+import os
+import signal
+from collections.abc import Container
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+# torch names its data workers so, Energon's included.
+_WORKER_NAME: Final = "pt_data_worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A worker that ended otherwise than in order."""
+
+    pid: int
+    exit_code: int | None
+    """Minus the signal that killed it; None when nobody can tell any more."""
+
+    def __str__(self) -> str:
+        """Say how it ended, such as ``was killed by SIGKILL``."""
+        if self.exit_code is None:
+            return "is gone"
+        if self.exit_code >= 0:
+            return f"exited with status {self.exit_code}"
+        try:
+            return f"was killed by {signal.Signals(-self.exit_code).name}"
+        except ValueError:
+            return f"was killed by signal {-self.exit_code}"
+
+
+class Roster:
+    """The data workers of one process, this one or another."""
+
+    def __init__(self, pid: int) -> None:
+        """Watch the children of ``pid``."""
+        self.trainer = psutil.Process(pid)
+        self.workers: dict[int, psutil.Process] = {}
+        self._own = pid == os.getpid()
+        self._handles: dict[int, BaseProcess] = {}
+
+    def refresh(self, carried: Container[int]) -> list[Death]:
+        """Find new workers, drop those that ended, and return those that died.
+
+        A child is a worker when a pack carried its pid, or when torch has named it one.
+        """
+        for pid, process in self._children():
+            if pid not in self.workers and (pid in carried or _name(process) == _WORKER_NAME):
+                self.workers[pid] = process
+        return [death for pid in list(self.workers) if (death := self._missed(pid))]
+
+    def _children(self) -> list[tuple[int, psutil.Process]]:
+        if not self._own:
+            return [(process.pid, process) for process in _children_of(self.trainer)]
+        # The public active_children() reaps, and then torch cannot say how a worker died.
+        children = list(multiprocessing.process._children)  # type: ignore[attr-defined]  # noqa: SLF001
+        handles = {child.pid: child for child in children if child.pid}
+        found = []
+        for pid in handles.keys() - self.workers.keys():
+            try:
+                found.append((pid, psutil.Process(pid)))
+                self._handles[pid] = handles[pid]
+            except psutil.NoSuchProcess:
+                continue
+        return found
+
+    def _missed(self, pid: int) -> Death | None:
+        process = self.workers[pid]
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return None
+        code = self._exit_code(pid)
+        del self.workers[pid]
+        self._handles.pop(pid, None)
+        return None if code == 0 else Death(pid, code)
+
+    def _exit_code(self, pid: int) -> int | None:
+        """Look at how ``pid`` ended and leave the looking-after to its parent."""
+        if not self._own:
+            return _zombie_exit_code(pid)
+        try:
+            result = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            handle = self._handles.get(pid)
+            return handle.exitcode if handle else None
+        if result is None:
+            return None
+        return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
+
+
+def _children_of(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children()
+    except psutil.Error:
+        return []
+
+
+def _zombie_exit_code(pid: int) -> int | None:
+    try:
+        status = int(Path(f"/proc/{pid}/stat").read_text().rsplit(" ", 1)[1])
+    except (OSError, ValueError):
+        return None
+    return os.waitstatus_to_exitcode(status)
