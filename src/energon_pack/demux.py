@@ -36,9 +36,9 @@ class Clip:
 
 def read_clip(data: bytes, *, max_pixels: int | None = None) -> Clip:
     """Read an encoded clip; raises ``SampleError`` (``bad_video``, ``too_large``)."""
-    container_format = _container_format(data)
+    file_format = container_format(data)
     try:
-        with av.open(BytesIO(data), format=container_format) as container:
+        with av.open(BytesIO(data), format=file_format) as container:
             if not container.streams.video:
                 raise SampleError("bad_video", "the file has no video stream")
             clip = _read_stream(container, container.streams.video[0])
@@ -57,18 +57,20 @@ def is_clip(data: bytes) -> bool:
     return data[:4] == b"\x1a\x45\xdf\xa3" or data[4:8] in _BOXES
 
 
-def _container_format(data: bytes) -> str:
+def container_format(data: bytes) -> str:
+    """Return FFmpeg's name of the container; raises ``SampleError`` (``bad_video``) for others."""
     if not is_clip(data):
         raise SampleError("bad_video", "the video is no mp4, mkv or webm file")
     return "mp4" if data[4:8] in _BOXES else "matroska"
 
 
+def is_shown(packet: Any) -> bool:
+    """Tell whether a demuxed packet becomes a frame that a player shows."""
+    return packet.pts is not None and not packet.is_discard
+
+
 def _read_stream(container: Any, stream: Any) -> Clip:
-    ticks = sorted(
-        packet.pts
-        for packet in container.demux(stream)
-        if packet.pts is not None and not packet.is_discard
-    )
+    ticks = sorted(packet.pts for packet in container.demux(stream) if is_shown(packet))
     if not ticks or not stream.width or not stream.height:
         raise SampleError("bad_video", "the clip shows no frame")
     times = [float((tick - ticks[0]) * stream.time_base) for tick in ticks]

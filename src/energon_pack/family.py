@@ -51,7 +51,7 @@ class Family:
 
     @property
     def uses_mrope_positions(self) -> bool:
-        """Whether the trained model takes the batch's mRoPE positions (Qwen2.5-VL makes its own)."""
+        """Whether the model takes the batch's mRoPE positions; Qwen2.5-VL makes its own."""
         return self.name != "qwen2_5_vl"
 
 

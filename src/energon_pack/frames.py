@@ -49,7 +49,7 @@ class FrameSampler:
         )
 
     def frame_list(self, raw: RawMedium, notes: set[str]) -> Frames:
-        """Keep a stored frame list, with the time that the sample gives it or ``frame_list_fps``."""
+        """Keep a stored frame list, with the sample's own time or ``frame_list_fps``."""
         total = len(raw.data)
         if total == 0:
             raise SampleError("bad_video", "the video is an empty list of frames")

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which tokens are trained, found from the token ids in one pass.
+r"""Which tokens are trained, found from the token ids in one pass.
 
-An assistant turn is ``<|im_start|>assistant\\n`` to ``<|im_end|>\\n``. Trained are its content, the
+An assistant turn is ``<|im_start|>assistant\n`` to ``<|im_end|>\n``. Trained are its content, the
 ``<|im_end|>`` and the newline after it, as Megatron-Bridge and Qwen's own fine-tuning do; never the
 role marker, and no structural or visual token inside it. Example, T for trained:
 
-    <|im_start|> user \\n Hi <|im_end|> \\n <|im_start|> assistant \\n Hello <|im_end|> \\n
+    <|im_start|> user \n Hi <|im_end|> \n <|im_start|> assistant \n Hello <|im_end|> \n
          -        -   -   -      -       -        -          -      -    T        T       T
 
 Text cannot fake a turn: conversations with control tokens in their text are refused before.

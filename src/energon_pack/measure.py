@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""A raw sample to its exact token ids and media sizes, without decoding: the token half of encoding.
+"""A raw sample to its exact token ids and media sizes, without decoding.
 
 1. ``sources`` turns whatever Energon read into a conversation with its media in their places.
 2. Headers give each medium's size, times and frames; the processor's rules give grid and text.
@@ -13,7 +13,6 @@ It costs 0.7 ms for that sample and 16 ms for a 720p H.264 clip, nearly all of i
 
 from collections.abc import Sequence
 from typing import Any
-
 
 from energon_pack.candidate import Candidate, Medium, Refused
 from energon_pack.config import PackingConfig
@@ -49,7 +48,7 @@ class Measurer:
             return _refused(sample, error.cause, str(error), error.length)
         except MemoryError:
             return _refused(sample, "unexpected", "measuring it needs more memory than there is")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one sample must not end a run
             return _refused(sample, "unexpected", f"{type(error).__name__}: {error}")
 
     def _measure(self, sample: Any) -> Candidate:
@@ -132,7 +131,7 @@ class Measurer:
             first, second = sorted(sizes)[:2]
             raise SampleError(
                 "bad_video",
-                f"frames of one video differ in size: {first[1]}x{first[0]}, {second[1]}x{second[0]}",
+                f"its frames differ in size: {first[1]}x{first[0]} and {second[1]}x{second[0]}",
             )
         return ImageSize(*sizes.pop())
 

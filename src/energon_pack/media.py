@@ -76,7 +76,7 @@ def _read(data: bytes, *, apply_exif: bool) -> ImageSize:
         if data.startswith(magic):
             try:
                 return _size_of(reader(BytesIO(data)), data, apply_exif=apply_exif)
-            except Exception as error:  # Pillow's readers raise whatever a broken file provokes
+            except Exception as error:  # noqa: BLE001 - whatever a broken file provokes
                 reason = str(error) or type(error).__name__
                 raise SampleError(
                     "bad_image", f"the {name} header cannot be read: {reason}"

@@ -59,8 +59,7 @@ def _parts(content: str | list[Any], *, as_bridge: bool) -> str | list[Message]:
     if isinstance(content, str):
         return _split(content, strip=" " if as_bridge else None) if "<" in content else content
     parts: list[Message] = []
-    for part in content:
-        part = _typed(part)
+    for part in map(_typed, content):
         if part["type"] == "text" and not as_bridge:
             text = _split(part["text"], strip=None)
             parts += [part] if isinstance(text, str) else text
@@ -133,9 +132,9 @@ def _assign(
                 "media_mismatch",
                 f"the conversation has {wanted} places for a {kind}, the sample has {found}",
             )
-    named = {(medium.kind, medium.name): medium for medium in stored if medium.name is not None}
+    named = {(medium.kind, medium.name): medium for medium in stored}
     references = [(place["type"], _reference(place)) for place in places]
-    if places and set(references) == set(named):
+    if None not in {name for _, name in references} and set(references) == set(named):
         ordered = [named[reference] for reference in references]
     else:
         queues = {kind: iter([m for m in stored if m.kind == kind]) for kind in ("image", "video")}

@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 from energon_pack.candidate import Candidate, Medium
 from energon_pack.family import Family
 
+_TOKENS_PER_SECOND = 2
+"""Of every published Qwen2.5-VL model; the processor does not say it."""
+
 
 class _Run(NamedTuple):
     """A visual run: its size in tokens and the positions between two temporal patches."""
@@ -60,17 +63,13 @@ def _runs(family: Family, medium: Medium) -> Iterator[_Run]:
     elif family.uses_mrope_positions:
         yield from [_Run(1, rows, columns)] * patches
     else:
-        yield _Run(patches, rows, columns, _interval(family, medium))
+        yield _Run(patches, rows, columns, _interval(medium))
 
 
-def _interval(family: Family, medium: Medium) -> int:
+def _interval(medium: Medium) -> int:
     """Follow transformers 5.12: whole seconds only, so that video above 2 fps stands still."""
     assert medium.second_per_grid is not None
-    return TOKENS_PER_SECOND * int(medium.second_per_grid)
-
-
-TOKENS_PER_SECOND = 2
-"""Of every published Qwen2.5-VL model; the processor does not say it."""
+    return _TOKENS_PER_SECOND * int(medium.second_per_grid)
 
 
 def _offsets(run: _Run) -> NDArray[np.int64]:

@@ -118,16 +118,18 @@ def _utils_frame_sizes(size: Size, num_frames: int) -> tuple[Size, ...]:
 
 
 def _utils_resize(size: Size, factor: int, least: float, most: float) -> Size:
-    """Follow qwen-vl-utils 0.0.14, whose sizes never fall below one factor at first."""
+    """Follow qwen-vl-utils 0.0.14, which rounds a thin side up to one factor first."""
     height, width = size
     if max(size) / min(size) > _MAX_RATIO:
         message = f"the picture's sides are {height} and {width}, more than {_MAX_RATIO} to 1"
         raise SampleError("bad_size", message)
-    rounded = [max(factor, round(side / factor) * factor) for side in size]
-    if math.prod(rounded) > most:
-        scale = math.sqrt(height * width / most)
-        rounded = [math.floor(side / scale / factor) * factor for side in size]
-    elif math.prod(rounded) < least:
-        scale = math.sqrt(least / (height * width))
-        rounded = [math.ceil(side * scale / factor) * factor for side in size]
-    return rounded[0], rounded[1]
+    tall, wide = (max(factor, round(side / factor) * factor) for side in size)
+    if tall * wide > most:
+        beta = math.sqrt(height * width / most)
+        tall, wide = (math.floor(side / beta / factor) * factor for side in size)
+    elif tall * wide < least:
+        beta = math.sqrt(least / (height * width))
+        tall, wide = (math.ceil(side * beta / factor) * factor for side in size)
+    if tall == 0 or wide == 0:
+        raise SampleError("bad_size", f"qwen-vl-utils would make the picture {wide}x{tall} pixels")
+    return tall, wide

@@ -1,8 +1,121 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""placeholder"""
+"""A probe image, clip and text through the real processor and through the measurement.
 
+Processors changed what they write between transformers releases (5.8 to 5.12: two tokens a video).
+A length that is off by one trains on wrong positions without an error, so a difference stops here,
+in 0.1 s, before any worker starts.
+"""
+
+from io import BytesIO
 from typing import Any
 
+import av
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
-def self_check(family: Any, config: Any) -> None: ...
+from energon_pack.candidate import Candidate
+from energon_pack.config import PackingConfig
+from energon_pack.errors import UserError
+from energon_pack.family import Family
+from energon_pack.measure import Measurer
+from energon_pack.sources import RawSample
+
+_CLIP_FRAMES, _CLIP_FPS, _WANTED_FPS = 12, 8, 4.0
+_SIZE = (150, 210)
+"""(height, width) of the probes in pixels: no multiple of any factor."""
+
+
+class SelfCheckError(UserError):
+    """The measurement differs from the installed processor."""
+
+
+def self_check(family: Family, config: PackingConfig) -> None:
+    """Compare measurement and processor on three probes; raises ``SelfCheckError``.
+
+    Checked are the processor's own rules; the sizes that ``preprocessing: bridge`` passes through
+    before them do not depend on the installed transformers.
+    """
+    plain = PackingConfig(
+        path=config.path,
+        model=config.model,
+        seq_length=1 << 20,
+        min_pixels=config.min_pixels,
+        max_pixels=config.max_pixels,
+        video_fps=_WANTED_FPS,
+    )
+    measurer = Measurer(family, plain)
+    picture, clip = _picture(), _clip()
+    for kind, part, media in (
+        ("image", {"png": picture[0]}, {"images": [picture[1]]}),
+        ("video", {"mp4": clip[0]}, _video_arguments(clip[1])),
+        ("text", {}, {}),
+    ):
+        _compare(family, measurer, kind, part, media)
+
+
+def _compare(
+    family: Family, measurer: Measurer, kind: str, part: dict[str, bytes], media: dict[str, Any]
+) -> None:
+    place = [] if kind == "text" else [{"type": kind}]
+    messages = [
+        {"role": "user", "content": [*place, {"type": "text", "text": "What is shown, 图中?"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "12 dots.\n\nNo more."}]},
+    ]
+    sample = RawSample(__key__=kind, __restore_key__=(), parts={"json": messages, **part})
+    measured = measurer.measure(sample)
+    text = family.processor.apply_chat_template(messages, tokenize=False)
+    real = family.processor(text=[text], **media)
+    grids = real.get(f"{kind}_grid_thw")
+    grid = None if grids is None else tuple(np.asarray(grids)[0].tolist())
+    _require_equal(kind, measured, np.asarray(real["input_ids"][0]), grid)
+
+
+def _require_equal(kind: str, measured: Any, ids: NDArray[np.int64], grid: Any) -> None:
+    if isinstance(measured, Candidate):
+        found = measured.media[0].grid if measured.media else None
+        if np.array_equal(measured.ids, ids) and found == grid:
+            return
+        here = f"{measured.length} tokens with grid {found}"
+    else:
+        here = f"a refusal ({measured.message})"
+    import transformers
+
+    raise SelfCheckError(
+        f"transformers {transformers.__version__} makes {len(ids)} tokens with grid {grid} of the "
+        f"probe {kind}, the measurement {here}; install a transformers version that this release "
+        "supports"
+    )
+
+
+def _picture() -> tuple[bytes, Image.Image]:
+    image = Image.fromarray(np.indices((*_SIZE, 3)).sum(axis=0).astype(np.uint8)[..., 0])
+    file = BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue(), image
+
+
+def _clip() -> tuple[bytes, NDArray[np.uint8]]:
+    height, width = _SIZE
+    frames = np.zeros((_CLIP_FRAMES, height, width, 3), dtype=np.uint8)
+    file = BytesIO()
+    with av.open(file, "w", format="mp4") as container:
+        stream = container.add_stream("mpeg4", rate=_CLIP_FPS)
+        stream.height, stream.width, stream.pix_fmt = height, width, "yuv420p"
+        stream.thread_count = 1
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+    return file.getvalue(), frames
+
+
+def _video_arguments(frames: NDArray[np.uint8]) -> dict[str, Any]:
+    import torch
+
+    return {
+        "videos": [torch.from_numpy(frames).permute(0, 3, 1, 2)],
+        "video_metadata": [{"fps": _CLIP_FPS, "total_num_frames": len(frames)}],
+        "do_sample_frames": True,
+        "fps": _WANTED_FPS,
+    }

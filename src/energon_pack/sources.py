@@ -3,12 +3,12 @@
 """From whatever Energon read to a conversation: raw samples, their types, and their media parts."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from megatron.energon import Cooker, Sample, basic_sample_keys, edataclass, stateless
 
-from energon_pack.conversation import Conversation, Dialogue, RawMedium, parse_dialogue
+from energon_pack.conversation import Conversation, Dialogue, Kind, RawMedium, parse_dialogue
 from energon_pack.demux import is_clip
 from energon_pack.media import is_image
 from energon_pack.placement import place_media
@@ -146,7 +146,7 @@ def _encoded(value: Any, what: str) -> bytes:
 
 def _read_question(sample: Any) -> tuple[Dialogue, list[RawMedium]]:
     """Read VQA, video and multiple-choice questions; the answer is the one of most weight."""
-    kind = "video" if hasattr(sample, "video") else "image"
+    kind: Kind = "video" if hasattr(sample, "video") else "image"
     data = _encoded(getattr(sample, kind), kind)
     question, answer = _text(sample.context), _answer(sample)
     return _exchange(question, answer), [RawMedium(kind=kind, data=data)]
@@ -157,7 +157,8 @@ def _answer(sample: Any) -> str:
         choices = _strings(sample.choices)
         if not 0 <= sample.correct_choice_idx < len(choices):
             raise SampleError("no_target", "the question has no choice of the correct index")
-        return choices[sample.correct_choice_idx]
+        correct: int = sample.correct_choice_idx
+        return choices[correct]
     answers = _strings(sample.answers)
     if not answers:
         raise SampleError("no_target", "the question has no answer to train on")

@@ -14,7 +14,6 @@ About 2 microseconds a text token, whatever the pictures' size.
 import re
 from collections.abc import Sequence
 
-
 import jinja2
 import numpy as np
 from numpy.typing import NDArray

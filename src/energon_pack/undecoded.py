@@ -8,12 +8,16 @@ as they are. ``reading_chatml`` lets a ``dataset.yaml`` name Megatron-Bridge's d
 that package is not installed, or slow to import.
 """
 
+# ruff: noqa: SLF001 - Energon has no public way to replace a decoder or a dataset class
+
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from megatron.energon import CrudeSample, DefaultDecoderWebdatasetFactory
+from megatron.energon.epathlib import EPath
+from megatron.energon.flavors.base_dataset import set_sample_restore_key
 from megatron.energon.flavors.webdataset.sample_loader import RawSampleData
 from megatron.energon.metadataset.loader_interface import LoadedDataset
 from megatron.energon.typed_converter import JsonParser
@@ -26,12 +30,11 @@ class ChatMLWebdataset(DefaultDecoderWebdatasetFactory[ChatMLSample]):
 
     __sample_type__ = ChatMLSample
 
-    def __init__(
-        self, path: Any, *, auto_decode: bool = True, image_decode_spec: str | None = None,
-        decoder: Any = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
-        """Take that class's arguments; those that concern decoding have no effect."""
-        super().__init__(path, decoder=None, **kwargs)
+    def __init__(self, path: EPath, **settings: Any) -> None:
+        """Take that class's settings; those that concern decoding have no effect."""
+        for name in ("auto_decode", "image_decode_spec", "image_decode", "decoder"):
+            settings.pop(name, None)
+        super().__init__(path, decoder=None, **settings)
 
 
 class JsonDecoder:
@@ -72,35 +75,36 @@ def _guard_loading(dataset: Any) -> None:
     def load_or_tell(raw: Any) -> Any:
         try:
             return load(raw)
-        except Exception as error:
-            return _unreadable(raw, f"the sample does not fit the dataset's field map: {error}")
+        except Exception as error:  # noqa: BLE001 - counted like any bad sample
+            return _unreadable(dataset, raw, error)
 
     dataset.load_sample = load_or_tell
 
 
-def _unreadable(raw: Any, problem: str) -> UnreadableSample:
-    first = raw.data[0] if isinstance(raw, RawSampleData) else raw
-    return UnreadableSample(
+def _unreadable(dataset: Any, raw: Any, error: Exception) -> UnreadableSample:
+    joined = isinstance(raw, RawSampleData)
+    first = raw.data[0] if joined else raw
+    sample = UnreadableSample(
         __key__=first["__key__"],
-        __restore_key__=raw.__restore_key__
-        if isinstance(raw, RawSampleData)
-        else first["__restore_key__"],
-        problem=problem,
+        __restore_key__=first["__restore_key__"],
+        __subflavors__=None if joined else dataset.subflavors,
+        problem=f"the sample does not fit the dataset's field map: {error}",
     )
+    return set_sample_restore_key(sample, *raw.__restore_key__, src=dataset) if joined else sample
 
 
 @contextmanager
 def reading_chatml() -> Iterator[None]:
-    """Let Energon resolve the name ``ChatMLWebdataset`` to the reader here while it opens datasets."""
+    """Let Energon resolve ``ChatMLWebdataset`` to the reader here, while it opens datasets."""
     resolve = JsonParser._resolve_object
 
-    def resolve_here(self: JsonParser, module_name: str, object_name: str, *rest: Any) -> Any:
+    def resolve_here(parser: JsonParser, module_name: str, object_name: str, *rest: Any) -> Any:
         if object_name == ChatMLWebdataset.__name__:
             return ChatMLWebdataset
-        return resolve(self, module_name, object_name, *rest)
+        return resolve(parser, module_name, object_name, *rest)
 
-    JsonParser._resolve_object = resolve_here
+    JsonParser._resolve_object = resolve_here  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
-        JsonParser._resolve_object = resolve
+        JsonParser._resolve_object = resolve  # type: ignore[method-assign]

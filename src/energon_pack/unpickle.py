@@ -16,7 +16,7 @@ def load_pickle(data: bytes) -> Any:
     """
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
-    except Exception as error:  # broken pickles raise nearly every built-in exception
+    except Exception as error:  # noqa: BLE001 - broken pickles raise nearly anything
         raise SampleError("bad_pickle", f"a pickled part cannot be read: {error}") from None
 
 

