@@ -17,7 +17,12 @@ USAGE_ERROR: Final = 2
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     # command: (module in energon_pack.commands : name of its click.Command, help line)
     "preview": ("preview:preview", "Pack a prepared dataset and show fill, speed and memory."),
+    "demo": ("demo:demo", "Pack real photos and clips and train a tiny model on the packs."),
     "demo-data": ("demo:demo_data", "Write a small dataset of real photos and clips."),
+    "check": ("check:check", "Check a run against every rule before a cluster is booked."),
+    "plan": ("plan:plan", "Alignment, packs a step and the settings of each packing mode."),
+    "verify-hcp": ("plan:verify_hcp", "Make hierarchical context-parallel groups here."),
+    "check-log": ("plan:check_log", "Which context-parallel groups a training log shows."),
 }
 
 

@@ -84,10 +84,14 @@ class Report:
         if self.of("error"):
             raise GuardError(self)
 
+    def summary(self) -> str:
+        """Return the counts, in one line."""
+        counts = (f"{len(self.of(severity))} {severity}s" for severity in _ORDER)
+        return f"guard: {', '.join(counts)}, {len(self.unknown)} not checked"
+
     def text(self) -> str:
-        """Return the report for a log: a count, then a line a finding."""
-        counts = (f"{len(self.of(severity))} {severity}(s)" for severity in _ORDER)
-        lines = ["guard: " + ", ".join(counts)]
+        """Return the report for a log: the counts, then a line a finding."""
+        lines = [self.summary()]
         lines += map(str, self.findings)
         lines += [f"not checked [{rule.code}]: {rule.reason}" for rule in self.unknown]
         lines += [f"skipped [{rule.code}]: {rule.reason}" for rule in self.skipped]
@@ -131,9 +135,7 @@ def run_guard(
     return run_rules(read_facts(cfg, data, step=step), skip or {})
 
 
-def run_rules(
-    facts: RunFacts, skip: Mapping[str, str], rules: Iterable[Rule] = RULES
-) -> Report:
+def run_rules(facts: RunFacts, skip: Mapping[str, str], rules: Iterable[Rule] = RULES) -> Report:
     """Run the rules on facts. Raises ``UserError`` for a skip without a reason or a rule."""
     rules = [rule for rule in rules if rule.any_packing or facts.packing is not None]
     _check_skips(skip)

@@ -8,9 +8,11 @@ them on a real ``ConfigContainer``, which is reached through ``getattr`` alone.
 
 import dataclasses
 import typing
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from energon_pack.errors import UserError
+from energon_pack.hcp import Factorisation
 from energon_pack.plan import Topology
 from energon_pack.settings import Change, Setting, apply_settings
 
@@ -197,9 +199,7 @@ def apply_hierarchical_cp(cfg: Any, topology: Topology, sizes: tuple[int, int]) 
 
 def _need(cfg: Any, name: str, kinds: str) -> None:
     if not hasattr(cfg.dataset, name):
-        raise UserError(
-            f"{type(cfg.dataset).__name__} has no {name}; this mode is for {kinds}"
-        )
+        raise UserError(f"{type(cfg.dataset).__name__} has no {name}; this mode is for {kinds}")
 
 
 def _field_class(owner: Any, name: str) -> Any:
@@ -208,3 +208,25 @@ def _field_class(owner: Any, name: str) -> Any:
     found = [kind for kind in typing.get_args(hint) if dataclasses.is_dataclass(kind)]
     assert len(found) == 1, hint
     return found[0]
+
+
+def _recommended(topology: Topology, splits: Sequence[Factorisation]) -> list[Setting]:
+    split = next(split for split in splits if split.recommended)
+    if split.comm_type != "a2a+p2p":
+        raise UserError(
+            f"CP {topology.context} is best without two levels, as {split.comm_type}: "
+            f"{split.reason}"
+        )
+    return hierarchical_settings(topology, (split.a2a, split.p2p))
+
+
+Mode = Callable[[Topology, Sequence[Factorisation]], list[Setting]]
+
+MODES: Final[dict[str, Mode]] = {
+    "online": lambda topology, _: online_settings(topology),
+    "offline": lambda topology, _: offline_settings(topology),
+    "in-batch": lambda topology, _: in_batch_settings(topology),
+    "long-context": lambda topology, _: long_context_settings(topology),
+    "hierarchical": _recommended,
+}
+"""Packing modes by name; the splits of the context size are for the last one."""

@@ -32,6 +32,13 @@ _FAMILIES: Final[tuple[tuple[str, FamilyName], ...]] = (
     ("Qwen35VL", "qwen3_5_vl"),
     ("Qwen3VL", "qwen3_vl"),
 )
+# Parts of the names of Megatron-Bridge's mixed-precision recipes, and the recipe each stands for.
+_PRECISION_NAMES: Final = (
+    ("mxfp8", "mxfp8"),
+    ("nvfp4", "nvfp4"),
+    ("subchannel", "blockwise"),
+    ("fp8", "tensorwise"),
+)
 _DEPRECATED_GRAPHS: Final = (
     ("enable_cuda_graph", "local"),
     ("external_cuda_graph", "transformer_engine"),
@@ -201,8 +208,7 @@ def _vision_trained(reader: _Reader) -> bool:
 def _low_precision(reader: _Reader) -> str:
     recipe = reader.get("mixed_precision", "")
     if isinstance(recipe, str):
-        known = ("mxfp8", "blockwise", "nvfp4", "fp8")
-        return next((name for name in known if name in recipe.replace("subchannel", "block")), "")
+        return next((meaning for part, meaning in _PRECISION_NAMES if part in recipe), "")
     if getattr(recipe, "fp4", None):
         return str(getattr(recipe, "fp4_recipe", "nvfp4"))
     return str(recipe.fp8_recipe) if getattr(recipe, "fp8", None) else ""
@@ -232,7 +238,8 @@ def _overlap_grad_reduce(reader: _Reader, parallel: ParallelFacts) -> bool:
     comm = reader.get("comm_overlap")
     if comm is None or not reader.get("ddp.use_distributed_optimizer", False):
         return bool(reader.get("ddp.overlap_grad_reduce", False))
-    asked = getattr(getattr(comm, "user_comm_overlap_cfg", comm) or comm, "overlap_grad_reduce")
+    # comm_overlap.finalize copies its fields to this one, and setup reads the copy.
+    asked = (getattr(comm, "user_comm_overlap_cfg", comm) or comm).overlap_grad_reduce
     return parallel.data != 1 if asked is None else bool(asked)
 
 

@@ -79,6 +79,8 @@ def as_overrides(settings: Iterable[Setting]) -> str:
 
 
 def _override(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_override(part)}" for key, part in value.items()) + "}"
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 

@@ -52,18 +52,18 @@ class Rule:
 def rule(
     code: str,
     severity: Severity,
-    wish: str,
     *,
     versions: str = "Megatron-Bridge 0.6.2, Megatron Core 0.19.2",
     any_packing: bool = False,
 ) -> Callable[[Check], Rule]:
-    """Make a rule of a check."""
+    """Make a rule of a check, whose docstring is the wish."""
 
     def make(check: Check) -> Rule:
+        assert check.__doc__, code
         return Rule(
             code=code,
             severity=severity,
-            wish=wish,
+            wish=check.__doc__,
             versions=versions,
             check=check,
             any_packing=any_packing,
@@ -93,7 +93,7 @@ def packing_of(facts: RunFacts) -> PackingConfig:
 def release_of(version: str) -> tuple[int, ...]:
     """Return the numbers of a version: ``2.20.0.dev0`` is (2, 20, 0)."""
     numbers = []
-    for part in version.split("+")[0].split("."):
+    for part in version.split("+", maxsplit=1)[0].split("."):
         if not part.isdigit():
             break
         numbers.append(int(part))

@@ -20,8 +20,9 @@ from energon_pack.rules.base import (
 _PADDING_MASK_SINCE: Final = (0, 7)
 
 
-@rule("expert-overlap", "warning", "no expert-parallel overlap or delayed weight gradients")
+@rule("expert-overlap", "warning")
 def expert_overlap(facts: RunFacts) -> Iterator[Fault]:
+    """No expert-parallel overlap or delayed weight gradients."""
     overlap = facts.experts.overlap
     if overlap:
         yield Fault(
@@ -32,8 +33,9 @@ def expert_overlap(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("expert-dispatcher", "warning", "experts exchange tokens with alltoall")
+@rule("expert-dispatcher", "warning")
 def expert_dispatcher(facts: RunFacts) -> Iterator[Fault]:
+    """Experts exchange tokens with alltoall."""
     experts = facts.experts
     if experts.count and facts.parallel.expert > 1 and experts.dispatcher != "alltoall":
         backend = f" ({experts.flex_backend})" if experts.dispatcher == "flex" else ""
@@ -47,8 +49,9 @@ def expert_dispatcher(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("hybridep-uneven-inputs", "error", "HybridEP pads uneven inputs, or widths are equal")
+@rule("hybridep-uneven-inputs", "error")
 def hybridep_uneven_inputs(facts: RunFacts) -> Iterator[Fault]:
+    """HybridEP pads uneven inputs, or widths are equal."""
     experts = facts.experts
     if experts.hybridep and not experts.pads_uneven_inputs and not facts.fixed_width:
         yield Fault(
@@ -61,8 +64,9 @@ def hybridep_uneven_inputs(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("expert-padding", "warning", "padding does not reach a router that cannot tell it")
+@rule("expert-padding", "warning")
 def expert_padding(facts: RunFacts) -> Iterator[Fault | Unknown]:
+    """Padding does not reach a router that cannot tell it."""
     if not facts.experts.count or not facts.fixed_width:
         return
     bridge = facts.software.bridge
@@ -79,8 +83,9 @@ def expert_padding(facts: RunFacts) -> Iterator[Fault | Unknown]:
         )
 
 
-@rule("expert-sequence-loss", "warning", "no sequence-wise auxiliary loss")
+@rule("expert-sequence-loss", "warning")
 def expert_sequence_loss(facts: RunFacts) -> Iterator[Fault]:
+    """No sequence-wise auxiliary loss."""
     if facts.experts.count and "seq_aux_loss" in facts.experts.balancing:
         yield Fault(
             setting="model.moe_router_load_balancing_type",
@@ -91,8 +96,9 @@ def expert_sequence_loss(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("expert-capacity", "warning", "no expert capacity and no token dropping")
+@rule("expert-capacity", "warning")
 def expert_capacity(facts: RunFacts) -> Iterator[Fault]:
+    """No expert capacity and no token dropping."""
     if facts.experts.count:
         yield from faults_of(
             facts.experts.capacity,
@@ -102,8 +108,9 @@ def expert_capacity(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("kernel-multiple", "warning", "row widths are what the kernels want")
+@rule("kernel-multiple", "warning")
 def kernel_multiple(facts: RunFacts) -> Iterator[Fault]:
+    """Row widths are what the kernels want."""
     packing = packing_of(facts)
     wanted = facts.token_multiple
     if wanted == 1 or packing.alignment % wanted == 0:
@@ -123,8 +130,7 @@ def kernel_multiple(facts: RunFacts) -> Iterator[Fault]:
             value=packing.fixed_width,
             consequence=f"{reason} take rows of a multiple of {wanted} tokens over these ranks, "
             f"and packs have any multiple of {packing.alignment}.",
-            fix="Set dataset.fixed_width=auto, or the alignment to a multiple of "
-            f"{wanted}.",
+            fix=f"Set dataset.fixed_width=auto, or the alignment to a multiple of {wanted}.",
         )
 
 

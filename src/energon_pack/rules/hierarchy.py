@@ -16,8 +16,9 @@ _UNPACKED_SINCE: Final = (1, 12)
 _PACKED_SINCE: Final = (2, 19)
 
 
-@rule("hierarchy-sizes-missing", "error", "a2a+p2p has its sizes", any_packing=True)
+@rule("hierarchy-sizes-missing", "error", any_packing=True)
 def sizes_missing(facts: RunFacts) -> Iterator[Fault]:
+    """Layers with a2a+p2p have its sizes."""
     shape = facts.parallel
     if HIERARCHICAL in shape.context_comm and not shape.hierarchical_sizes:
         yield Fault(
@@ -30,8 +31,9 @@ def sizes_missing(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("hierarchy-sizes-unused", "error", "sizes stand only beside a2a+p2p", any_packing=True)
+@rule("hierarchy-sizes-unused", "error", any_packing=True)
 def sizes_unused(facts: RunFacts) -> Iterator[Fault]:
+    """Sizes stand only beside a2a+p2p."""
     shape = facts.parallel
     if shape.hierarchical_sizes and HIERARCHICAL not in shape.context_comm:
         yield Fault(
@@ -42,8 +44,9 @@ def sizes_unused(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("hierarchy-product", "error", "two levels, their product the context size", any_packing=True)
+@rule("hierarchy-product", "error", any_packing=True)
 def product(facts: RunFacts) -> Iterator[Fault]:
+    """Two levels, their product the context size."""
     shape = facts.parallel
     sizes = shape.hierarchical_sizes
     if sizes and (math.prod(sizes) != shape.context or len(sizes) != 2):
@@ -57,8 +60,9 @@ def product(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("hierarchy-heads", "error", "the a2a level divides the KV heads of a rank", any_packing=True)
+@rule("hierarchy-heads", "error", any_packing=True)
 def heads(facts: RunFacts) -> Iterator[Fault | Unknown]:
+    """The a2a level divides the KV heads of a rank."""
     sizes = facts.parallel.hierarchical_sizes
     if not sizes:
         return
@@ -76,8 +80,9 @@ def heads(facts: RunFacts) -> Iterator[Fault | Unknown]:
         )
 
 
-@rule("hierarchy-groups", "error", "hierarchical groups come from MPU", any_packing=True)
+@rule("hierarchy-groups", "error", any_packing=True)
 def mpu_groups(facts: RunFacts) -> Iterator[Fault]:
+    """Hierarchical groups come from MPU."""
     shape = facts.parallel
     if shape.decentralized_groups and (
         shape.hierarchical_sizes or HIERARCHICAL in shape.context_comm
@@ -85,13 +90,14 @@ def mpu_groups(facts: RunFacts) -> Iterator[Fault]:
         yield Fault(
             setting="dist.use_decentralized_pg",
             value=True,
-            consequence="Decentralised groups are flat: the hierarchy is refused, or is left unset.",
+            consequence="Decentralised groups are flat: the hierarchy is refused or left unset.",
             fix="Set dist.use_decentralized_pg=False.",
         )
 
 
-@rule("hierarchy-engine", "error", "Transformer Engine supports a2a+p2p", any_packing=True)
+@rule("hierarchy-engine", "error", any_packing=True)
 def engine(facts: RunFacts) -> Iterator[Fault | Unknown]:
+    """Transformer Engine supports a2a+p2p."""
     if HIERARCHICAL not in facts.parallel.context_comm:
         return
     installed = facts.software.transformer_engine

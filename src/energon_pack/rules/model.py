@@ -9,8 +9,9 @@ from energon_pack.facts import RunFacts
 from energon_pack.rules.base import Fault, Rule, Unknown, faults_of, packing_of, rule
 
 
-@rule("model-family", "error", "the model is a Qwen2.5-VL, Qwen3-VL or Qwen3.5-VL")
+@rule("model-family", "error")
 def model_family(facts: RunFacts) -> Iterator[Fault]:
+    """The model is a Qwen2.5-VL, Qwen3-VL or Qwen3.5-VL."""
     if facts.model.family == "other":
         yield Fault(
             setting="model",
@@ -21,8 +22,9 @@ def model_family(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("mtp", "error", "no multi-token prediction")
+@rule("mtp", "error")
 def mtp(facts: RunFacts) -> Iterator[Fault]:
+    """No multi-token prediction."""
     yield from faults_of(
         facts.model.mtp,
         "Its loss on packed rows is reported corrupted under context parallelism with padding "
@@ -31,8 +33,9 @@ def mtp(facts: RunFacts) -> Iterator[Fault]:
     )
 
 
-@rule("cuda-graphs", "error", "no CUDA graphs, of language, vision, optimizer or FSDP")
+@rule("cuda-graphs", "error")
 def cuda_graphs(facts: RunFacts) -> Iterator[Fault]:
+    """No CUDA graphs, of language, vision, optimizer or FSDP."""
     yield from faults_of(
         facts.model.graphs,
         "A graph replays the shapes it was captured with; widths, segment counts and pixels differ "
@@ -41,8 +44,9 @@ def cuda_graphs(facts: RunFacts) -> Iterator[Fault]:
     )
 
 
-@rule("idle-graph-settings", "note", "no graph settings beside an implementation none")
+@rule("idle-graph-settings", "note")
 def idle_graph_settings(facts: RunFacts) -> Iterator[Fault]:
+    """No graph settings beside an implementation none."""
     yield from faults_of(
         facts.model.idle_graphs,
         "It has no effect while no graph implementation is on.",
@@ -50,8 +54,9 @@ def idle_graph_settings(facts: RunFacts) -> Iterator[Fault]:
     )
 
 
-@rule("dist-train", "error", "encoder and decoder on the same ranks")
+@rule("dist-train", "error")
 def dist_train(facts: RunFacts) -> Iterator[Fault]:
+    """Encoder and decoder on the same ranks."""
     yield from faults_of(
         facts.model.dist_train,
         "Encoder and decoder on separate ranks exchange fixed shapes and know no pack boundaries.",
@@ -60,20 +65,22 @@ def dist_train(facts: RunFacts) -> Iterator[Fault]:
     )
 
 
-@rule("qwen2-5-context-parallel", "error", "Qwen2.5-VL trains without context parallelism")
+@rule("qwen2-5-context-parallel", "error")
 def qwen25_context(facts: RunFacts) -> Iterator[Fault]:
+    """Qwen2.5-VL trains without context parallelism."""
     if facts.model.family == "qwen2_5_vl" and facts.parallel.context > 1:
         yield Fault(
             setting="model.context_parallel_size",
             value=facts.parallel.context,
-            consequence="Qwen25VLModel has no slicing for context parallelism: every rank would run "
-            "the whole row against attention that expects a slice.",
+            consequence="Qwen25VLModel has no slicing for context parallelism: every rank would "
+            "run the whole row against attention that expects a slice.",
             fix="Set model.context_parallel_size=1, or train Qwen3-VL.",
         )
 
 
-@rule("qwen2-5-video-time", "note", "Qwen2.5-VL clips are at most 2 frames a second")
+@rule("qwen2-5-video-time", "note")
 def qwen25_video_time(facts: RunFacts) -> Iterator[Fault]:
+    """Qwen2.5-VL clips are at most 2 frames a second."""
     packing = packing_of(facts)
     rates = {"video_fps": packing.video_fps, "frame_list_fps": packing.frame_list_fps}
     for name, fps in rates.items():
@@ -88,13 +95,14 @@ def qwen25_video_time(facts: RunFacts) -> Iterator[Fault]:
 
 
 _TEXT_ONLY: Final = (
-    "A pack without media skips the vision tower, its gradient bucket is never sent, one rank stops "
-    "with 'Communication call has not been issued for this bucket' and the others wait for it."
+    "A pack without media skips the vision tower, its gradient bucket is never sent, one rank "
+    "stops with 'Communication call has not been issued for this bucket', the others wait for it."
 )
 
 
-@rule("text-only-packs", "error", "a trained vision tower sees media in every pack")
+@rule("text-only-packs", "error")
 def text_only_packs(facts: RunFacts) -> Iterator[Fault]:
+    """A trained vision tower sees media in every pack."""
     packing = packing_of(facts)
     overlaps = facts.batch.overlap_grad_reduce or facts.batch.megatron_fsdp
     if packing.text_only_packs == "dummy_image" or not overlaps:
@@ -110,8 +118,9 @@ def text_only_packs(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("linear-attention-kernels", "error", "Qwen3.5-VL has kernels that know segment boundaries")
+@rule("linear-attention-kernels", "error")
 def linear_attention_kernels(facts: RunFacts) -> Iterator[Fault | Unknown]:
+    """Qwen3.5-VL has kernels that know segment boundaries."""
     if facts.model.family != "qwen3_5_vl":
         return
     if facts.software.linear_attention_kernels is None:

@@ -15,8 +15,9 @@ _OURS: Final = "energon-pack 0.1, Megatron-Energon 7.4.1"
 _IDLE_WORKER_BYTES: Final = 256 << 20
 
 
-@rule("buffer-of-one", "warning", "packing_buffer_size is above 1", versions=_OURS)
+@rule("buffer-of-one", "warning", versions=_OURS)
 def buffer_of_one(facts: RunFacts) -> Iterator[Fault]:
+    """Packing_buffer_size is above 1."""
     packing = packing_of(facts)
     if packing.packing_buffer_size == 1 and packing.packing_policy != "none":
         yield Fault(
@@ -27,8 +28,9 @@ def buffer_of_one(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("inexact-resume", "warning", "a resumed run continues exactly", versions=_OURS)
+@rule("inexact-resume", "warning", versions=_OURS)
 def inexact_resume(facts: RunFacts) -> Iterator[Fault]:
+    """A resumed run continues exactly."""
     packing = packing_of(facts)
     if packing.resume_mismatch == "warn":
         yield Fault(
@@ -40,8 +42,9 @@ def inexact_resume(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("shared-memory", "warning", "/dev/shm holds the packs that wait", versions=_OURS)
+@rule("shared-memory", "warning", versions=_OURS)
 def shared_memory(facts: RunFacts) -> Iterator[Fault | Unknown]:
+    """Shared memory holds the packs that wait."""
     packing = packing_of(facts)
     need = _waiting_bytes(facts, packing)
     size = facts.machine.shared_bytes
@@ -58,8 +61,9 @@ def shared_memory(facts: RunFacts) -> Iterator[Fault | Unknown]:
         )
 
 
-@rule("worker-memory", "warning", "buffers and workers fit the machine", versions=_OURS)
+@rule("worker-memory", "warning", versions=_OURS)
 def worker_memory(facts: RunFacts) -> Iterator[Fault | Unknown]:
+    """Buffers and workers fit the machine."""
     packing = packing_of(facts)
     waiting = _waiting_bytes(facts, packing)
     limit, sample = facts.machine.memory_bytes, facts.machine.sample_bytes

@@ -10,8 +10,9 @@ from energon_pack.facts import RunFacts
 from energon_pack.rules.base import Fault, Rule, Unknown, faults_of, packing_of, rule
 
 
-@rule("pipeline", "error", "no pipeline parallelism, virtual stages or layouts")
+@rule("pipeline", "error")
 def pipeline(facts: RunFacts) -> Iterator[Fault]:
+    """No pipeline parallelism, virtual stages or layouts."""
     yield from faults_of(
         facts.parallel.pipeline_switches,
         "Stages exchange activations of a fixed shape, while widths differ from pack to pack; with "
@@ -21,8 +22,9 @@ def pipeline(facts: RunFacts) -> Iterator[Fault]:
     )
 
 
-@rule("alignment", "error", "segments are aligned to what the parallel sizes need")
+@rule("alignment", "error")
 def alignment(facts: RunFacts) -> Iterator[Fault]:
+    """Segments are aligned to what the parallel sizes need."""
     packing = packing_of(facts)
     wanted = _training_multiple(facts)
     if packing.alignment % wanted:
@@ -37,8 +39,9 @@ def alignment(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("eval-alignment", "error", "the alignment covers the evaluation's context parallelism")
+@rule("eval-alignment", "error")
 def eval_alignment(facts: RunFacts) -> Iterator[Fault]:
+    """The alignment covers the evaluation's context parallelism."""
     packing = packing_of(facts)
     wanted = facts.parallel.multiple
     if packing.alignment % _training_multiple(facts) == 0 and packing.alignment % wanted:
@@ -60,10 +63,9 @@ def _training_multiple(facts: RunFacts) -> int:
     )
 
 
-@rule(
-    "sequence-length", "error", "seq_length is a multiple of the alignment", any_packing=True
-)
+@rule("sequence-length", "error", any_packing=True)
 def sequence_length(facts: RunFacts) -> Iterator[Fault]:
+    """The seq_length is a multiple of the alignment."""
     length = facts.packing.seq_length if facts.packing else facts.model.seq_length
     wanted = facts.parallel.multiple
     if length % wanted:
@@ -77,8 +79,9 @@ def sequence_length(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("equal-lengths", "error", "model and dataset have the same seq_length")
+@rule("equal-lengths", "error")
 def equal_lengths(facts: RunFacts) -> Iterator[Fault]:
+    """Model and dataset have the same seq_length."""
     packing = packing_of(facts)
     if packing.seq_length != facts.model.seq_length:
         yield Fault(
@@ -90,8 +93,9 @@ def equal_lengths(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("micro-batch", "error", "micro batch 1 in training, evaluation and dataset")
+@rule("micro-batch", "error")
 def micro_batch(facts: RunFacts) -> Iterator[Fault]:
+    """Micro batch 1 in training, evaluation and dataset."""
     sizes = {
         "train.micro_batch_size": facts.batch.micro,
         "validation.eval_micro_batch_size": facts.batch.eval_micro,
@@ -108,10 +112,9 @@ def micro_batch(facts: RunFacts) -> Iterator[Fault]:
             )
 
 
-@rule(
-    "global-batch", "error", "global batches divide over the data-parallel ranks", any_packing=True
-)
+@rule("global-batch", "error", any_packing=True)
 def global_batch(facts: RunFacts) -> Iterator[Fault | Unknown]:
+    """Global batches divide over the data-parallel ranks."""
     shape = facts.parallel
     if shape.world_size is None:
         yield Unknown("the world size (give WORLD_SIZE or --world-size)")
@@ -146,8 +149,9 @@ def global_batch(facts: RunFacts) -> Iterator[Fault | Unknown]:
         )
 
 
-@rule("per-token-loss", "error", "the loss is averaged over tokens", any_packing=True)
+@rule("per-token-loss", "error", any_packing=True)
 def per_token_loss(facts: RunFacts) -> Iterator[Fault]:
+    """The loss is averaged over tokens."""
     needed = facts.packing is not None or facts.parallel.context > 1
     if needed and not facts.batch.per_token_loss:
         yield Fault(
@@ -159,8 +163,9 @@ def per_token_loss(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("average-in-collective", "error", "gradients are summed, not averaged", any_packing=True)
+@rule("average-in-collective", "error", any_packing=True)
 def average_in_collective(facts: RunFacts) -> Iterator[Fault]:
+    """Gradients are summed, not averaged."""
     needed = facts.packing is not None or facts.parallel.context > 1
     if needed and facts.batch.average_in_collective:
         yield Fault(
@@ -172,8 +177,9 @@ def average_in_collective(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
-@rule("packing-owners", "error", "one place packs")
+@rule("packing-owners", "error")
 def packing_owners(facts: RunFacts) -> Iterator[Fault]:
+    """One place packs."""
     yield from faults_of(
         facts.other_packing.owners,
         "Packs would be packed again by Megatron-Bridge, or vlm_step refuses the batch.",
@@ -181,8 +187,9 @@ def packing_owners(facts: RunFacts) -> Iterator[Fault]:
     )
 
 
-@rule("forward-step", "error", "the forward step is vlm_step")
+@rule("forward-step", "error")
 def forward_step(facts: RunFacts) -> Iterator[Fault | Unknown]:
+    """The forward step is vlm_step."""
     if facts.batch.step is None:
         yield Unknown("the forward step, which the launcher chooses")
     elif facts.batch.step != "vlm_step":
@@ -194,20 +201,22 @@ def forward_step(facts: RunFacts) -> Iterator[Fault | Unknown]:
         )
 
 
-@rule("test-split", "error", "no test split is asked for")
+@rule("test-split", "error")
 def test_split(facts: RunFacts) -> Iterator[Fault]:
+    """No test split is asked for."""
     if facts.test_split:
         yield Fault(
             setting="dataset.do_test",
             value=True,
-            consequence="Energon has a training and a validation stream only, so the test would run "
-            "without data.",
+            consequence="Energon has a training and a validation stream only, so the test would "
+            "run without data.",
             fix="Set dataset.do_test=False.",
         )
 
 
-@rule("offline-lengths", "error", "offline packs fit the model's rows", any_packing=True)
+@rule("offline-lengths", "error", any_packing=True)
 def offline_lengths(facts: RunFacts) -> Iterator[Fault]:
+    """Offline packs fit the model's rows."""
     size, multiple = facts.other_packing.offline_size, facts.other_packing.offline_multiple
     specs = "dataset.offline_packing_specs"
     if size is not None and size != facts.model.seq_length:
