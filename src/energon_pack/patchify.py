@@ -49,11 +49,13 @@ class PatchWriter:
         return 3 * self._temporal * self._patch**2
 
     def bands(self, frames: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Yield the patches of (frames, 3, height, width) uint8 as (patches, patch_numel) tensors.
+        """Yield the patches of (frames, 3, height, width) as (patches, patch_numel) tensors.
 
-        The frames' channels are innermost in memory, as ``PixelReader`` gives them.
+        The frames are as ``PixelReader`` gives them: channels innermost in memory, uint8 or, in
+        bridge mode, float32.
         """
-        make = self._band_by_torch if _patchify is None else self._band
+        compiled = _patchify is not None and frames.dtype is torch.uint8
+        make = self._band if compiled else self._band_by_torch
         for group in frames.permute(0, 2, 3, 1).split(self._temporal):
             for band in group.split(self._patch * self._merge, dim=1):
                 yield make(band)
@@ -89,14 +91,14 @@ class PatchWriter:
 
     def _converted(self, patches: torch.Tensor) -> torch.Tensor:
         if self.dtype is torch.uint8:
-            return patches
+            return patches.round().to(torch.uint8) if patches.is_floating_point() else patches
         return normalize(patches, self._mean_std).to(self.dtype)
 
 
 def normalize(patches: torch.Tensor, mean_std: torch.Tensor) -> torch.Tensor:
     """Turn (n, 3, k) uint8 into the float32 that the processor's fused normalisation gives."""
     mean, std = mean_std[:, :, None]
-    return patches.float().sub_(mean).div_(std)
+    return patches.to(torch.float32, copy=True).sub_(mean).div_(std)
 
 
 def mean_and_std(family: Family) -> torch.Tensor:

@@ -1,10 +1,20 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""A chosen sample's media to resized RGB frames, with the processor's own resize."""
+"""A chosen sample's media to resized RGB frames, with the processor's own resize.
+
+In memory the channels of a pixel are neighbours, as decoders write them: the resize then takes half
+the time, and gives the same bytes. ``preprocessing: bridge`` goes through the sizes that
+Megatron-Bridge goes through: Pillow's resize first and, for frames, torchvision's to whole numbers
+of type float32, from which the processor makes fractions.
+"""
 
 from collections.abc import Iterator
+from typing import cast
 
 import torch
+from PIL import Image
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms import functional as tvf
 from transformers.image_utils import SizeDict
 
 from energon_pack.candidate import Medium
@@ -25,44 +35,62 @@ class PixelReader:
             "video": family.processor.video_processor,
         }
         self._exif = config.exif
-        self._alpha = config.alpha
+        # Megatron-Bridge's chain has dropped alpha before it reaches a resize.
+        self._alpha = "drop" if config.preprocessing == "bridge" else config.alpha
 
     def decode(self, medium: Medium) -> torch.Tensor:
         """Return (frames, 3, height, width) uint8, resized; an image is one frame.
 
-        In memory the channels are innermost, as decoders write them: the resize is twice as fast.
-        Raises ``SampleError("decode_failed")`` when the bytes break or are not what was measured.
+        Videos of ``preprocessing: bridge`` are float32. Raises ``SampleError("decode_failed")``
+        when the bytes break or are not what was measured.
         """
         num_frames = len(medium.frame_indices) if medium.kind == "video" else 1
-        frames = torch.empty((num_frames, *medium.resized, 3), dtype=torch.uint8)
-        frames = frames.permute(0, 3, 1, 2)
+        dtype = torch.float32 if len(medium.earlier_sizes) > 1 else torch.uint8
+        frames = torch.empty((num_frames, *medium.resized, 3), dtype=dtype).permute(0, 3, 1, 2)
         try:
             for slot, picture in zip(frames, self._pictures(medium), strict=True):
-                slot.copy_(self._resize(medium, picture))
-        except Exception as error:
-            raise SampleError(
-                "decode_failed", f"{medium.kind} broke in decoding: {error}"
-            ) from error
+                slot.copy_(self._resized(medium, picture))
+        except Exception as error:  # decoders raise whatever broken bytes provoke
+            message = f"the {medium.kind} broke while it was decoded: {error}"
+            raise SampleError("decode_failed", message) from error
         return frames
 
     def _pictures(self, medium: Medium) -> Iterator[torch.Tensor]:
         if isinstance(medium.data, tuple):
             for index in medium.frame_indices:
-                yield decode_image(medium.data[index], exif=self._exif, alpha=self._alpha)
+                yield self._image(medium.data[index])
         elif medium.kind == "video":
             yield from decode_clip(medium.data, medium.frame_indices)
         else:
-            yield decode_image(medium.data, exif=self._exif, alpha=self._alpha)
+            yield self._image(medium.data)
 
-    def _resize(self, medium: Medium, picture: torch.Tensor) -> torch.Tensor:
-        if picture.shape[-2:] != (medium.height, medium.width):
-            height, width = picture.shape[-2:]
+    def _image(self, data: bytes) -> torch.Tensor:
+        return decode_image(data, exif=self._exif, alpha=self._alpha)
+
+    def _resized(self, medium: Medium, picture: torch.Tensor) -> torch.Tensor:
+        if picture.shape[1:] != (medium.height, medium.width):
             raise ValueError(
-                f"it is {width}x{height} pixels where {medium.width}x{medium.height} were measured"
+                f"it is {picture.shape[2]}x{picture.shape[1]} pixels, "
+                f"its header said {medium.width}x{medium.height}"
             )
-        processor = self._processors[medium.kind]
+        if medium.earlier_sizes:
+            picture = _through_earlier_sizes(picture, medium.earlier_sizes)
         height, width = medium.resized
+        processor = self._processors[medium.kind]
         resized: torch.Tensor = processor.resize(
             picture[None], SizeDict(height=height, width=width), resample=processor.resample
         )
         return resized[0]
+
+
+def _through_earlier_sizes(
+    picture: torch.Tensor, sizes: tuple[tuple[int, int], ...]
+) -> torch.Tensor:
+    (height, width), *more = sizes
+    image = Image.fromarray(picture.permute(1, 2, 0).numpy()).resize((width, height))
+    picture = tvf.pil_to_tensor(image)
+    for size in more:
+        picture = tvf.resize(
+            picture, list(size), interpolation=InterpolationMode.BICUBIC, antialias=True
+        ).float()
+    return cast(torch.Tensor, picture)
