@@ -13,7 +13,7 @@ from megatron.energon import (
 
 from energon_pack.candidate import Candidate, Refused
 from energon_pack.config import PackingConfig
-from energon_pack.passes import PassDataset
+from energon_pack.passes import resumable
 from energon_pack.refusal import SampleError
 from energon_pack.stats import PackInfo
 from energon_pack.window import WindowPackingDataset
@@ -125,11 +125,14 @@ def build(per_worker, *, workers=0, shuffle=1, measure=measure, decode=decode, *
     """Return the window over ``per_worker`` numbers, as the encoder would build it."""
     worker_config = WorkerConfig(rank=0, world_size=1, num_workers=workers)
     dataset = NumberDataset(per_worker, worker_config)
-    dataset = PassDataset(dataset, worker_config=worker_config)
     if shuffle > 1:
         dataset = ShuffleBufferDataset(dataset, size=shuffle, worker_config=worker_config)
     dataset = MapDataset(
-        dataset, measure, stateless_map_fn=True, worker_config=worker_config, failure_tolerance=0
+        resumable(dataset),
+        measure,
+        stateless_map_fn=True,
+        worker_config=worker_config,
+        failure_tolerance=0,
     )
     return window_over(dataset, config_of(**{"packing_buffer_size": 6, **values}), decode=decode)
 

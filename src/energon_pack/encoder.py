@@ -16,13 +16,15 @@ from megatron.energon.metadataset.loader_interface import LoadedDataset
 from energon_pack.candidate import Candidate, Refused
 from energon_pack.config import PackingConfig
 from energon_pack.family import Family, load_family
+from energon_pack.ledger import Ledger
 from energon_pack.measure import Measurer
+from energon_pack.passes import resumable
 from energon_pack.pixels import PixelReader
 from energon_pack.selfcheck import self_check
 from energon_pack.sources import cookers
-from energon_pack.undecoded import disable_decoding
 from energon_pack.strict import ConfigError, Problem
 from energon_pack.thd import PackBuilder, RowLayout, Segment
+from energon_pack.undecoded import disable_decoding
 from energon_pack.window import WindowPackingDataset
 
 Pack = dict[str, Any]
@@ -63,6 +65,9 @@ class PackingTaskEncoder(TaskEncoder[Any, Segment, Pack, Pack]):
     @stateless
     def preencode_sample(self, sample: Any) -> Candidate | Refused:
         """Measure one raw sample; a bad one comes back as ``Refused``, never as an exception."""
+        if isinstance(sample, Refused):  # unreadable when the run resumed
+            return sample
+        Ledger.work_on_in_this_process(sample.__key__, "measure")
         return self._measurer.measure(sample)
 
     @stateless
@@ -76,6 +81,12 @@ class PackingTaskEncoder(TaskEncoder[Any, Segment, Pack, Pack]):
     def pack_selected_samples(self, segments: list[Segment]) -> Pack:
         """Assemble the segments into one THD row."""
         return self._builder.build(segments)
+
+    def build_encode_sample(
+        self, dataset: SavableDataset[Any], *, worker_config: WorkerConfig
+    ) -> SavableDataset[Any]:
+        """Measure the samples, from a source whose end and losses survive a resume."""
+        return super().build_encode_sample(resumable(dataset), worker_config=worker_config)
 
     def build_batch(
         self,

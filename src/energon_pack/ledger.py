@@ -16,7 +16,7 @@ import tempfile
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from energon_pack.losses import Losses
 
@@ -54,10 +54,12 @@ class WorkerRecord:
 class Ledger:
     """A folder with one file a worker, shared by a loader and the workers it forks."""
 
+    _opened: ClassVar["weakref.ref[Ledger] | None"] = None
+    """The ledger that this process writes."""
+
     def __init__(self, folder: Path) -> None:
         """Use an existing folder; ``create`` makes one that is removed with the ledger."""
         self.folder = folder
-        self._worker_id = 0
         self._file = -1
         self._pid = -1
 
@@ -79,11 +81,12 @@ class Ledger:
             os.close(self._file)
         path = self.folder / f"worker-{worker_id}"
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._pid, self._worker_id = os.getpid(), worker_id
+        self._pid = os.getpid()
+        Ledger._opened = weakref.ref(self)
         self.work_on("", "")
 
     def work_on(self, key: str, stage: str) -> None:
-        """Note the sample in work; nothing before ``open``, as in a trainer that measures one."""
+        """Note the sample in work; a forked process notes nothing before it has opened its file."""
         if self._pid == os.getpid():
             work = {"pid": self._pid, "key": key[-_KEY_CHARACTERS:], "stage": stage}
             self._write(work, _WORK_BYTES, 0)
@@ -103,6 +106,12 @@ class Ledger:
             "ended": ended,
         }  # fmt: skip
         self._write(account, _ACCOUNT_BYTES, _WORK_BYTES)
+
+    @classmethod
+    def work_on_in_this_process(cls, key: str, stage: str) -> None:
+        """Note the sample in work for a stage that has no ledger at hand."""
+        if cls._opened and (ledger := cls._opened()):
+            ledger.work_on(key, stage)
 
     def read(self) -> list[WorkerRecord]:
         """Return what the workers last wrote, by worker."""
