@@ -30,7 +30,7 @@ class Lengths:
 class _MeasuringEncoder(PackingTaskEncoder):
     """Ends after the measurement: its stream has candidates, and no pixel is ever decoded."""
 
-    def build_batch(
+    def build_batch(  # type: ignore[override]
         self, dataset: SavableDataset[Any], **_: Any
     ) -> SavableDataset[Candidate | Refused]:
         """Leave the measured stream as it is."""

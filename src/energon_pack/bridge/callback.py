@@ -6,6 +6,7 @@ It also compares the ranks of each replica, and stops the run in order when the 
 for it: every rank leaves Megatron-Bridge's loop at the same step, after its own checkpoint.
 """
 
+import atexit
 import logging
 import time
 from collections import Counter
@@ -17,8 +18,10 @@ from megatron.bridge.training.utils.pg_utils import get_pg_collection
 
 from energon_pack.bridge.figures import IntervalFigures, metrics, reduce_figures
 from energon_pack.bridge.provider import PackedDatasetProvider
-from energon_pack.bridge.replicas import check_replicas
+from energon_pack.bridge.replicas import any_rank, check_replicas
 from energon_pack.bridge.stream import TrainStream
+from energon_pack.encoder import Pack
+from energon_pack.monitor import MemoryMonitor
 
 logger = logging.getLogger(__name__)
 
@@ -36,16 +39,33 @@ class PackingCallback(Callback):
         self.stop_reason: str | None = None
         """Why the run was stopped, on every rank, once it was."""
         self._stream: TrainStream | None = None
+        self._monitor: MemoryMonitor | None = None
         self._figures = IntervalFigures()
         self._skipped: Counter[str] = Counter()
         self._step_start = 0.0
 
     def on_train_start(self, context: CallbackContext) -> None:
-        """Tap the packs of the run's packed dataset."""
+        """Tap the packs of the run's packed dataset, and start the memory monitor."""
         provider = context.state.cfg.dataset
-        if isinstance(provider, PackedDatasetProvider) and provider.train_stream:
-            self._stream = provider.train_stream
-            self._stream.tap(self._figures.add)
+        if not isinstance(provider, PackedDatasetProvider) or provider.train_stream is None:
+            return
+        self._monitor = MemoryMonitor(provider.packing_config().monitor, rank=dist.get_rank())
+        self._monitor.start()
+        # Megatron-Bridge leaves through sys.exit when it stops early, without on_train_end.
+        atexit.register(self._leave)
+        self._stream = provider.train_stream
+        self._stream.tap(self._take)
+        if provider.valid_stream is not None:
+            provider.valid_stream.tap(self._take_valid)
+
+    def _take(self, pack: Pack) -> None:
+        assert self._monitor is not None
+        self._figures.add(pack["pack_info"])
+        self._monitor.observe(pack["pack_info"], pack["__keys__"])
+
+    def _take_valid(self, pack: Pack) -> None:
+        assert self._monitor is not None
+        self._monitor.observe(pack["pack_info"], pack["__keys__"], loader="val")
 
     def on_train_step_start(self, context: CallbackContext) -> None:  # noqa: ARG002
         """Take the time."""
@@ -62,10 +82,10 @@ class PackingCallback(Callback):
             groups = get_pg_collection(context.model)
             check_replicas(self._stream.trace, [groups.tp, groups.cp])
             self._log(context.state, groups.dp, step)
-        self._stop_where_asked(context.state, step)
+        self._stop_where_asked(context.state.cfg, step)
 
     def _log(self, state: Any, group: dist.ProcessGroup, step: int) -> None:
-        totals, highest = reduce_figures(self._figures, self._worker_bytes(), group)
+        totals, highest = reduce_figures(self._figures, group)
         self._figures.start_interval()
         values = metrics(totals, highest)
         for name in totals:
@@ -78,3 +98,24 @@ class PackingCallback(Callback):
                 state.tensorboard_logger.add_scalar(name, value, step)
         if state.wandb_logger:
             state.wandb_logger.log(values, step)
+
+    def _stop_where_asked(self, cfg: Any, step: int) -> None:
+        """Let all ranks save and exit at this step when any rank's monitor wants to stop."""
+        assert self._monitor is not None
+        limits = self._monitor.config
+        if not limits.enabled or limits.fail_worker is None is limits.fail_total:
+            return
+        reason = self._monitor.stop_reason()
+        if not any_rank(reason is not None):
+            return
+        reasons: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(reasons, reason)
+        self.stop_reason = "; ".join(filter(None, reasons))
+        cfg.train.exit_interval = step
+
+    def _leave(self) -> None:
+        """End the monitor; the reason for a stop is the last line of the log."""
+        assert self._monitor is not None
+        self._monitor.close()
+        if self.stop_reason:
+            logger.error("stopped in order: %s", self.stop_reason)

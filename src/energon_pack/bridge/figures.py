@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the packs of the last steps were, on one rank and then over all data-parallel ranks."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import psutil
 import torch
 import torch.distributed as dist
 
 from energon_pack.bridge.replicas import device_of
+from energon_pack.memory import read_process
 from energon_pack.refusal import CAUSES
 from energon_pack.stats import PackInfo, PackStats, StreamInfo
 
@@ -44,26 +47,31 @@ class IntervalFigures:
         self.stats = PackStats()
         self.seconds = 0.0
 
-    def totals(self, worker_bytes: Mapping[int, int]) -> dict[str, float]:
-        """Return what adds up over ranks; ``worker_bytes`` is each worker's resident memory."""
+    def worker_bytes(self) -> list[int]:
+        """Return the resident memory of each worker that is still there."""
+        found = []
+        for pid in self.streams:
+            with contextlib.suppress(psutil.Error):
+                found.append(read_process(psutil.Process(pid)).rss_bytes)
+        return found
+
+    def totals(self) -> dict[str, float]:
+        """Return what adds up over ranks."""
         values: dict[str, float] = {name: getattr(self.stats, name) for name in _TOTALS}
         values["workers"] = len(self.streams)
         values["candidates"] = sum(stream.candidates for stream in self.streams.values())
         values["buffer_bytes"] = sum(stream.buffer_bytes for stream in self.streams.values())
-        values["worker_bytes"] = sum(worker_bytes.values())
         values |= {f"skipped/{cause}": self.stats.skipped[cause] for cause in CAUSES}
         return values
 
 
 def reduce_figures(
-    figures: IntervalFigures, worker_bytes: Mapping[int, int], group: dist.ProcessGroup
+    figures: IntervalFigures, group: dist.ProcessGroup
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the totals and the highest values over ``group``, whose ranks must all call this."""
-    totals = figures.totals(worker_bytes)
-    highest = {
-        "seconds": figures.seconds,
-        "worker_bytes": max(worker_bytes.values(), default=0),
-    }
+    worker_bytes = figures.worker_bytes()
+    totals = figures.totals() | {"worker_bytes": sum(worker_bytes)}
+    highest = {"seconds": figures.seconds, "worker_bytes": max(worker_bytes, default=0)}
     _all_reduce(totals, dist.ReduceOp.SUM, group)
     _all_reduce(highest, dist.ReduceOp.MAX, group)
     return totals, highest

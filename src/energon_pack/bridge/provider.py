@@ -81,6 +81,7 @@ class PackedDatasetProvider(_PackingFields, DatasetProvider):
         self._facts: RunFacts | None = None
         self._told: set[Finding] = set()
         self.train_stream: TrainStream | None = None
+        self.valid_stream: EvalStream | None = None
 
     @classmethod
     def from_config(
@@ -148,15 +149,15 @@ class PackedDatasetProvider(_PackingFields, DatasetProvider):
             workers = _worker_config(config, split, context.pg_collection)
             return build_loader(config, split, encoder=encoder, worker_config=workers)
 
-        self.train_stream = TrainStream(open_split("train")) if context.train_samples > 0 else None
-        if context.valid_samples == 0:
-            return self.train_stream, None, None
-        check_prepared(Path(config.path), "val")
-        ranks = _worker_config(config, "val", context.pg_collection).world_size
-        validation = EvalStream(
-            lambda: open_split("val"), packs_per_evaluation=self._packs_per_evaluation(ranks)
-        )
-        return self.train_stream, validation, None
+        if context.train_samples > 0:
+            self.train_stream = TrainStream(open_split("train"))
+        if context.valid_samples > 0:
+            check_prepared(Path(config.path), "val")
+            ranks = _worker_config(config, "val", context.pg_collection).world_size
+            self.valid_stream = EvalStream(
+                lambda: open_split("val"), packs_per_evaluation=self._packs_per_evaluation(ranks)
+            )
+        return self.train_stream, self.valid_stream, None
 
     def _packs_per_evaluation(self, ranks: int) -> int:
         validation = self._cfg.validation

@@ -8,7 +8,8 @@ from typing import Any
 from energon_pack.bridge.replicas import KeyTrace
 from energon_pack.encoder import Pack
 from energon_pack.loader import DatasetError, PackLoader
-from energon_pack.stats import PackInfo
+
+Tap = Callable[[Pack], None]
 
 
 class TrainStream:
@@ -18,6 +19,7 @@ class TrainStream:
         """Read from ``loader``; its workers start with the first pack."""
         self._loader = loader
         self._packs: Iterator[Pack] | None = None
+        self._taps: list[Tap] = []
         self.trace = KeyTrace()
 
     def __iter__(self) -> "TrainStream":
@@ -30,11 +32,13 @@ class TrainStream:
             self._packs = iter(self._loader)
         pack = next(self._packs)
         self.trace.add(pack["__keys__"])
+        for tap in self._taps:
+            tap(pack)
         return pack
 
-    def tap(self, observer: Callable[[PackInfo], None]) -> None:
-        """Call ``observer`` with the figures of every pack before the trainer has it."""
-        self._loader.tap(observer)
+    def tap(self, tap: Tap) -> None:
+        """Show ``tap`` every pack before the trainer has it: ``vlm_step`` drops what it reports."""
+        self._taps.append(tap)
 
     def save_state(self) -> Any:
         """Return the position; Megatron-Bridge writes it into one file a data-parallel rank."""
@@ -57,6 +61,7 @@ class EvalStream:
         self._open_loader = open_loader
         self._packs_per_evaluation = packs_per_evaluation
         self._packs: Iterator[Pack] | None = None
+        self._taps: list[Tap] = []
         self._given = 0
 
     def __iter__(self) -> "EvalStream":
@@ -68,10 +73,16 @@ class EvalStream:
         if self._packs is None:
             self._packs = _cycle(self._open_loader())
         pack = next(self._packs)
+        for tap in self._taps:
+            tap(pack)
         self._given += 1
         if self._given == self._packs_per_evaluation:
             self._packs, self._given = None, 0
         return pack
+
+    def tap(self, tap: Tap) -> None:
+        """Show ``tap`` every pack before the trainer has it."""
+        self._taps.append(tap)
 
 
 def _cycle(loader: PackLoader) -> Iterator[Pack]:
