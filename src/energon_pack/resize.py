@@ -113,8 +113,8 @@ def _utils_frame_sizes(size: Size, num_frames: int) -> tuple[Size, ...]:
     factor = 2 * _UTILS_FACTOR
     first = _utils_resize(size, factor, *(tokens * factor**2 for tokens in _UTILS_IMAGE_TOKENS))
     least, most = (tokens * _UTILS_FACTOR**2 for tokens in _UTILS_FRAME_TOKENS)
-    most = max(min(most, _UTILS_VIDEO_PIXELS / num_frames * 2), int(least * 1.05))
-    return first, _utils_resize(first, _UTILS_FACTOR, least, most)
+    limit = max(min(most, _UTILS_VIDEO_PIXELS / num_frames * 2), int(least * 1.05))
+    return first, _utils_resize(first, _UTILS_FACTOR, least, limit)
 
 
 def _utils_resize(size: Size, factor: int, least: float, most: float) -> Size:
