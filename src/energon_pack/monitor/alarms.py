@@ -36,7 +36,8 @@ class Alarms:
         for crossing in self._levels.crossings(snapshot):
             kind = "fail" if crossing.fails else "warn"
             worker = workers.get(crossing.worker or "")
-            message = crossing.message + (_suspicion(worker) if worker else _worst(snapshot))
+            suspect = _suspicion(worker, snapshot) if worker else _worst(snapshot)
+            message = crossing.message + suspect
             events.append(
                 Event(time=snapshot.time, kind=kind, message=message, worker=crossing.worker)
             )
@@ -71,7 +72,8 @@ class Alarms:
         growing = {worker.pid: worker for worker in snapshot.workers if worker.grows}
         for pid in growing.keys() - self._growing:
             worker = growing[pid]
-            message = f"worker {worker.name} (pid {pid}) keeps growing{_suspicion(worker)}"
+            now = f"keeps growing, now {format_size(worker.rss_bytes)}"
+            message = f"worker {worker.name} (pid {pid}) {now}{_suspicion(worker, snapshot)}"
             yield Event(time=snapshot.time, kind="grows", message=message, worker=worker.name)
         for worker in snapshot.workers:
             if worker.pid in self._growing and not worker.grows:
@@ -82,17 +84,21 @@ class Alarms:
 
 def _worst(snapshot: Snapshot) -> str:
     worst = max(snapshot.workers, key=lambda worker: worker.rss_bytes, default=None)
-    return f"; largest worker {worst.name}{_suspicion(worst)}" if worst else ""
+    if worst is None:
+        return ""
+    size = format_size(worst.rss_bytes)
+    return f"; largest worker {worst.name} with {size}{_suspicion(worst, snapshot)}"
 
 
-def _suspicion(worker: WorkerSnapshot) -> str:
+def _suspicion(worker: WorkerSnapshot, snapshot: Snapshot) -> str:
     """Say what may make this worker large."""
-    said = f": {format_size(worker.rss_bytes)} resident"
+    reasons = []
     if growth := growth_text(worker):
-        said += f", growth {growth}"
+        reasons.append(f"growth {growth}")
     if worker.seconds_to_limit is not None:
-        said += f", reaches the limit in {duration_text(worker.seconds_to_limit)}"
+        when = duration_text(worker.seconds_to_limit)
+        reasons.append(f"{snapshot.limit_source} full in {when} at this rate")
     if worker.largest_key:
         size = format_size(worker.largest_bytes or 0)
-        said += f", largest candidate {worker.largest_key} with {size}"
-    return said
+        reasons.append(f"largest candidate {worker.largest_key} with {size}")
+    return "".join(f"; {reason}" for reason in reasons)

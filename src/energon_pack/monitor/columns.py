@@ -35,9 +35,10 @@ def _of(used_bytes: int, size_bytes: int) -> str:
     return f"{format_size(used_bytes)} of {format_size(size_bytes)}"
 
 
-def _growth(worker: WorkerSnapshot) -> str:
+def growth_cell(worker: WorkerSnapshot) -> str:
+    """Return the growth as short as a column wants it."""
     text = growth_text(worker)
-    return text.replace(" per 1,000 packs", "/1k packs").replace(" an hour", "/h")
+    return text.replace(" per 1,000 packs", "/1k").replace(" an hour", "/h")
 
 
 def _buffer(worker: WorkerSnapshot) -> str:
@@ -49,7 +50,7 @@ def _buffer(worker: WorkerSnapshot) -> str:
 def _largest(worker: WorkerSnapshot) -> str:
     if not worker.largest_key:
         return ""
-    return f"{worker.largest_key[-32:]} {format_size(worker.largest_bytes or 0)}"
+    return f"{worker.largest_key[-24:]} {format_size(worker.largest_bytes or 0)}"
 
 
 COLUMNS: Final[dict[str, Callable[[WorkerSnapshot], str]]] = {
@@ -58,7 +59,7 @@ COLUMNS: Final[dict[str, Callable[[WorkerSnapshot], str]]] = {
     "rss": lambda worker: format_size(worker.rss_bytes),
     "peak": lambda worker: format_size(worker.peak_bytes),
     "uss": lambda worker: _size(worker.uss_bytes),
-    "growth": _growth,
+    "growth": growth_cell,
     "packs": lambda worker: f"{worker.packs_total:,}",
     "packs/s": lambda worker: (
         "" if worker.packs_per_second is None else f"{worker.packs_per_second:.2f}"

@@ -10,7 +10,8 @@
    stray together) is above zero; its last third lies above its first by ``MIN_RISE_BYTES``, by 5 %
    and by the noise; it lies above the past; and the second half of the way rose at three quarters
    of the first half's pace or more: a warm-up flattens, a leak does not.
-4. Memory *keeps growing* when one track has risen at four looks in a row.
+4. Memory *keeps growing* from when one track has risen at four looks in a row until, at half a
+   track's looks in a row, no track rises and that track's bound is not above zero.
 
 Example: 48 points of 1 GB + 2 MB a pack + noise of 30 MB, a pack apart: the slope is 2 MB +- 0.3,
 so 2,000 MB per 1,000 packs. Cost: 0.15 ms a point.
@@ -54,6 +55,8 @@ class GrowthTrack:
         self._tracks = [_Track() for _ in _STRIDES]
         self._seen = 0
         self._last_work = 0.0
+        self._accused: _Track | None = None
+        self._quiet_looks = 0
 
     def add(self, work: float, held_bytes: int) -> None:
         """Add a point; one without new work says nothing about growth and is left out."""
@@ -66,16 +69,23 @@ class GrowthTrack:
         self._seen += 1
         for track in due:
             track.add(work, held_bytes, past=self._tracks)
+        self._judge()
+
+    def _judge(self) -> None:
+        rising = next((track for track in self._tracks if track.looks >= _LOOKS), None)
+        still = self._accused is not None and self._accused.low > 0
+        self._quiet_looks = 0 if rising or still else self._quiet_looks + 1
+        if rising or self._quiet_looks > _TRACK // 2:
+            self._accused = rising
 
     @property
     def growth(self) -> Growth | None:
         """The present rate and the verdict; None while there are too few points."""
         if self._tracks[0].slope is None:
             return None
-        rising = next((track for track in self._tracks if track.looks >= _LOOKS), None)
-        slope = (rising or self._tracks[0]).slope
+        slope = (self._accused or self._tracks[0]).slope
         assert slope is not None
-        return Growth(slope, keeps=rising is not None)
+        return Growth(slope, keeps=self._accused is not None)
 
 
 class _Track:
@@ -84,6 +94,7 @@ class _Track:
     def __init__(self) -> None:
         self.points: deque[tuple[float, int]] = deque(maxlen=_TRACK)
         self.slope: float | None = None
+        self.low = 0.0
         self.looks = 0
 
     def add(self, work: float, held_bytes: int, past: list["_Track"]) -> None:
@@ -91,9 +102,9 @@ class _Track:
         if len(self.points) < _MIN_POINTS:
             return
         x, y = np.array(self.points, dtype=np.float64).T
-        self.slope, low = theil_sen(x, y)
+        self.slope, self.low = theil_sen(x, y)
         before = [held for track in past for then, held in track.points if then < x[0]]
-        rises = low > 0 and _is_above(before, y) and _rises_steadily(x, y)
+        rises = self.low > 0 and _is_above(before, y) and _rises_steadily(x, y)
         self.looks = self.looks + 1 if rises else 0
 
 

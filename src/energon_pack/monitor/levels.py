@@ -11,7 +11,7 @@ from energon_pack.sizes import Limit, SizeError, format_size, parse_limit
 
 _LIMITS: Final = ("warn_worker", "fail_worker", "warn_total", "fail_total")
 # A value has to fall this far below its limit before a new crossing counts.
-_HYSTERESIS: Final = 0.95
+_HYSTERESIS: Final = 0.9
 # A full /dev/shm kills workers with SIGBUS, whatever memory there is; Docker's default is 64 MB.
 _SHM: Final = Limit("90% of /dev/shm", None, 0.9)
 

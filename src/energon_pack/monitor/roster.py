@@ -5,6 +5,7 @@
 import multiprocessing.process
 import os
 import signal
+import time
 from collections.abc import Container
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -88,11 +89,19 @@ class Roster:
         try:
             result = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
-            handle = self._handles.get(pid)
-            return handle.exitcode if handle else None
+            return _reaped_exit_code(self._handles[pid]) if pid in self._handles else None
         if result is None:
             return None
         return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
+
+def _reaped_exit_code(handle: BaseProcess) -> int | None:
+    """Return the exit code that another thread has fetched, or is just fetching."""
+    for _ in range(10):
+        if handle.exitcode is not None:
+            return handle.exitcode
+        time.sleep(0.01)
+    return None
 
 
 def _name(process: psutil.Process) -> str:

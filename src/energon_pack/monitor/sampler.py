@@ -151,7 +151,7 @@ class _Followed:
 
     def look(self, memory: ProcessMemory, work: WorkDone | None) -> None:
         now = time.monotonic()
-        self.peak_bytes = max(self.peak_bytes, memory.rss_bytes)
+        self.peak_bytes = max(self.peak_bytes, memory.rss_bytes, memory.peak_rss_bytes)
         self._track.add(work.packs if work else now - self._started, memory.held_bytes)
         self._recent.append((now, work.packs if work else 0))
 
