@@ -19,6 +19,7 @@ from typing import Any
 import av
 import torch
 from av.video.frame import PictureType
+from av.video.reformatter import VideoReformatter
 
 from energon_pack.demux import container_format, is_shown
 
@@ -46,7 +47,10 @@ class _NotSeparableError(Exception):
 
 
 def _rgb(frame: Any) -> torch.Tensor:
-    return torch.from_numpy(frame.to_ndarray(format="rgb24")).permute(2, 0, 1)
+    # PyAV's own conversion keeps a pool of threads in the process. A worker forked from a trainer
+    # that has converted a frame inherits the pool without its threads and waits for them for ever.
+    converted = VideoReformatter().reformat(frame, format="rgb24", threads=1)
+    return torch.from_numpy(converted.to_ndarray()).permute(2, 0, 1)
 
 
 def _open(data: bytes) -> Any:
