@@ -91,7 +91,7 @@ class PatchWriter:
 
     def _converted(self, patches: torch.Tensor) -> torch.Tensor:
         if self.dtype is torch.uint8:
-            return patches.round().to(torch.uint8) if patches.is_floating_point() else patches
+            return patches.round().clamp(0, 255).to(torch.uint8)
         return normalize(patches, self._mean_std).to(self.dtype)
 
 

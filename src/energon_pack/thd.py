@@ -183,4 +183,5 @@ def _dummy_segment(family: Family) -> Segment:
     candidate = Candidate(
         __key__="dummy", __restore_key__=(), ids=ids, trained=np.zeros(3, bool), media=(image,)
     )
-    return Segment(candidate=candidate, frames=[torch.zeros((1, 3, side, side), dtype=torch.uint8)])
+    black = torch.zeros((1, side, side, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
+    return Segment(candidate=candidate, frames=[black])
