@@ -5,6 +5,10 @@
 A clip is sampled by the processor's own rule at ``video_fps``. A stored frame list was sampled by
 whoever stored it and is kept whole. Above ``max_num_frames`` either is thinned evenly, first and
 last frame kept. Example: 10 s at 30 fps and ``video_fps`` 2 give 20 of 300 frames for Qwen3-VL.
+
+``preprocessing: bridge`` follows Megatron-Bridge 0.6.2 instead: the first ``max_num_frames``,
+filled up to an even number, count as 24 fps whatever they are, and Qwen3-VL's processor samples
+them again (16 stored frames become 4).
 """
 
 from dataclasses import dataclass
@@ -27,6 +31,12 @@ class Frames:
     """Seconds of each."""
     second_per_grid: float
     """Seconds that one temporal patch covers."""
+    num_before_sampling: int
+    """Frames that they were chosen from."""
+
+
+_BRIDGE_FPS = 24
+"""What the processors assume where they are told nothing."""
 
 
 class FrameSampler:
@@ -39,13 +49,17 @@ class FrameSampler:
         self._config = config
 
     def clip(self, clip: Clip) -> Frames:
-        """Sample an encoded clip."""
+        """Sample an encoded clip; raises ``SampleError`` (``bad_video``)."""
+        if self._config.preprocessing == "bridge":
+            message = "Megatron-Bridge 0.6.2 reads no encoded clips; set preprocessing: native"
+            raise SampleError("bad_video", message)
         total = len(clip.times)
         indices = self._thinned(self._sampled(total, clip.fps, self._config.video_fps))
         return Frames(
             indices=indices,
             times=tuple(clip.times[at] for at in indices),
             second_per_grid=self._temporal * total / len(indices) / clip.fps,
+            num_before_sampling=total,
         )
 
     def frame_list(self, raw: RawMedium, notes: set[str]) -> Frames:
@@ -53,12 +67,28 @@ class FrameSampler:
         total = len(raw.data)
         if total == 0:
             raise SampleError("bad_video", "the video is an empty list of frames")
+        if self._config.preprocessing == "bridge":
+            return self._as_bridge(total)
         indices = self._thinned(tuple(range(total)))
         times, fps = self._times(raw, total, notes)
         return Frames(
             indices=indices,
             times=tuple(times[at] for at in indices),
             second_per_grid=self._temporal * total / len(indices) / fps,
+            num_before_sampling=total,
+        )
+
+    def _as_bridge(self, total: int) -> Frames:
+        stored = list(range(total))[: self._config.max_num_frames]
+        stored += stored[-1:] * (len(stored) % 2)
+        places = tuple(range(len(stored)))
+        if self._processor.do_sample_frames:
+            places = self._sampled(len(stored), _BRIDGE_FPS, self._processor.fps)
+        return Frames(
+            indices=tuple(stored[at] for at in places),
+            times=tuple(at / _BRIDGE_FPS for at in places),
+            second_per_grid=self._temporal / _BRIDGE_FPS,
+            num_before_sampling=len(stored),
         )
 
     def _sampled(self, total: int, fps: float, wanted_fps: float) -> tuple[int, ...]:

@@ -78,12 +78,10 @@ class Measurer:
             return self._image(raw.data, notes)
         if isinstance(raw.data, bytes):
             clip = read_clip(raw.data, max_pixels=self._config.max_source_pixels)
-            return self._video(
-                raw, clip.height, clip.width, self._sampler.clip(clip), len(clip.times)
-            )
+            return self._video(raw.data, clip.height, clip.width, self._sampler.clip(clip))
         frames = self._sampler.frame_list(raw, notes)
         size = self._frame_size([raw.data[at] for at in frames.indices])
-        return self._video(raw, size.height, size.width, frames, len(raw.data))
+        return self._video(raw.data, size.height, size.width, frames)
 
     def _image(self, data: Any, notes: set[str]) -> Medium:
         size = self._size(data)
@@ -100,14 +98,12 @@ class Measurer:
             grid=self._grid(1, resize.final),
         )
 
-    def _video(
-        self, raw: RawMedium, height: int, width: int, frames: Frames, num_stored: int
-    ) -> Medium:
-        resize = self._resizer.video(len(frames.indices), height, width, num_stored)
+    def _video(self, data: Any, height: int, width: int, frames: Frames) -> Medium:
+        resize = self._resizer.video(frames, height, width)
         patches = -(-len(frames.indices) // self._family.temporal_patch_size)
         return Medium(
             kind="video",
-            data=raw.data,
+            data=data,
             height=height,
             width=width,
             resized=resize.final,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from energon_pack.config import PackingConfig
 from energon_pack.family import Family
+from energon_pack.frames import Frames
 from energon_pack.refusal import SampleError
 
 Size = tuple[int, int]
@@ -65,14 +66,12 @@ class Resizer:
         final = self._image(*(earlier[-1] if earlier else (height, width)))
         return Resize(final, earlier)
 
-    def video(self, num_frames: int, height: int, width: int, num_stored: int) -> Resize:
-        """Return the size of ``num_frames`` frames, chosen from ``num_stored``.
-
-        Raises ``SampleError`` (``bad_size``).
-        """
+    def video(self, frames: Frames, height: int, width: int) -> Resize:
+        """Return the size of a video's used frames; raises ``SampleError`` (``bad_size``)."""
         earlier: tuple[Size, ...] = ()
         if self._bridge:
-            earlier = _utils_frame_sizes((height, width), num_stored + num_stored % 2)
+            earlier = _utils_frame_sizes((height, width), frames.num_before_sampling)
+        num_frames = len(frames.indices)
         final = self._video(num_frames, *(earlier[-1] if earlier else (height, width)))
         return Resize(final, earlier)
 
