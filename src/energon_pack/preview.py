@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from energon_pack.config import PackingConfig
+from energon_pack.family import load_family
 from energon_pack.loader import Split, build_loader
 from energon_pack.memory import read_process
 from energon_pack.stats import PackInfo, PackStats
@@ -60,6 +61,8 @@ class Preview:
     stats: PackStats = field(default_factory=PackStats)
     workers: dict[int, WorkerPreview] = field(default_factory=dict)
     memory: list[MemorySample] = field(default_factory=list)
+    fills: list[float] = field(default_factory=list)
+    """Fill of each pack, in order."""
     first_pack_s: float = 0.0
     last_pack_s: float = 0.0
     tokens_after_first: int = 0
@@ -72,6 +75,7 @@ class Preview:
             self.tokens_after_first += info.tokens
         self.last_pack_s = seconds
         self.stats.add(info)
+        self.fills.append(info.fill)
         stream = info.stream
         worker = self.workers.setdefault(
             stream.worker_id,
@@ -121,7 +125,22 @@ def read_preview(
     """Read up to ``packs`` packs of a split; write PNG plots into ``report`` when it is given."""
     start = time.perf_counter()
     preview = Preview(seq_length=config.seq_length)
+    shown = None
     for pack in itertools.islice(build_loader(config, split), packs):
         preview.add(pack["pack_info"], time.perf_counter() - start)
         progress(preview)
+        shown = shown or pack
+    if report is not None and shown is not None:
+        _write_report(report, preview, shown, config)
     return preview
+
+
+def _write_report(
+    report: Path, preview: Preview, pack: dict[str, Any], config: PackingConfig
+) -> None:
+    from energon_pack.demo.picture import plot_pack
+    from energon_pack.demo.report import plot_fill, plot_memory
+
+    plot_fill(report / "fill.png", preview.fills)
+    plot_memory(report / "memory.png", preview.memory)
+    plot_pack(report / "pack.png", pack, load_family(config.model))
