@@ -20,6 +20,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo:demo", "Pack real photos and clips and train a tiny model on the packs."),
     "demo-data": ("demo:demo_data", "Write a small dataset of real photos and clips."),
     "check": ("check:check", "Check a run against every rule before a cluster is booked."),
+    "top": ("top:top", "Workers' memory in the terminal, while a run trains or afterwards."),
+    "plot": ("top:plot", "Workers' memory of a recorded run as a picture."),
     "plan": ("plan:plan", "Alignment, packs a step and the settings of each packing mode."),
     "verify-hcp": ("plan:verify_hcp", "Make hierarchical context-parallel groups here."),
     "check-log": ("plan:check_log", "Which context-parallel groups a training log shows."),

@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from energon_pack.monitor.columns import COLUMNS, duration_text, growth_cell
-from energon_pack.monitor.runs import History, Source
+from energon_pack.monitor.runs import Curve, History, Source
 from energon_pack.monitor.snapshot import Event, Snapshot
 from energon_pack.sizes import format_size
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 16
 _BAR_WIDTH = 30
-_LEFT = frozenset({"worker", "last looks", "largest candidate"})
+_LEFT = frozenset({"worker", "history", "largest candidate"})
 # What a narrow terminal can do without, in this order.
 _SHED = ("uss", "pid", "lost", "packs/s", "peak", "largest candidate", "fill", "buffer", "packs")
 _BAD = {"died": "bold red", "fail": "bold red", "grows": "yellow", "warn": "yellow"}
@@ -51,14 +51,12 @@ def render(histories: Sequence[History], width: int) -> RenderableType:
     return Group(_ranks(known), _events(events))
 
 
-def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> str:
-    """Return the last ``width`` values as blocks; a change below 2 % stays in the lowest one."""
-    shown = list(values)[-width:]
-    if not shown:
-        return ""
-    low, high = min(shown), max(shown)
-    span = max(high - low, 0.02 * high, 1)
-    return "".join(_BLOCKS[min(7, int(8 * (value - low) / span))] for value in shown)
+def sparkline(curve: Curve, width: int = _SPARK_WIDTH) -> str:
+    """Return a curve as blocks; one that changes little beside its size stays low."""
+    values = curve.resampled(width)
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    span = max(high - low, 0.3 * high, 1.0)
+    return "".join(_BLOCKS[min(7, int(8 * (value - low) / span))] for value in values)
 
 
 def _one_rank(history: History, latest: Snapshot, width: int) -> RenderableType:
@@ -119,7 +117,7 @@ def _cells(history: History, latest: Snapshot) -> dict[str, list[str]]:
         if any(column):
             cells[name] = column
         if name == "rss":
-            cells["last looks"] = [sparkline(history.workers[w.name]) for w in latest.workers]
+            cells["history"] = [sparkline(history.workers[w.name]) for w in latest.workers]
     return cells
 
 
@@ -127,7 +125,7 @@ def _ranks(known: Sequence[tuple[History, Snapshot]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("rank", "host", "state", "workers", "total", "peak"):
         table.add_column(name, justify="left" if name in ("host", "state") else "right")
-    table.add_column("last looks", no_wrap=True)
+    table.add_column("history", no_wrap=True)
     for name in ("limit used", "packs", "packs/s", "largest worker", "growth", "events"):
         table.add_column(name, justify="right", no_wrap=True)
     for history, latest in sorted(known, key=lambda pair: pair[1].rank):

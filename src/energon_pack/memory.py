@@ -119,10 +119,11 @@ def read_shared_memory(folder: str = "/dev/shm") -> SharedMemory | None:  # noqa
     return SharedMemory(size_bytes=size, used_bytes=size - stats.f_bavail * stats.f_frsize)
 
 
-def read_ceiling(pid: int | None = None) -> Ceiling:
+def read_ceiling(pid: int | None = None, proc: Path = Path("/proc")) -> Ceiling:
     """Read what the kernel would let ``pid`` (default: this process) and its neighbours use."""
     machine = psutil.virtual_memory()
-    limited = [(limit, level) for level in cgroup_levels(pid) if (limit := _limit_bytes(level))]
+    levels = cgroup_levels(pid, proc)
+    limited = [(limit, level) for level in levels if (limit := _limit_bytes(level))]
     # Of equal limits the outermost counts most, so it is the one that binds.
     limit, level = min(reversed(limited), key=lambda pair: pair[0], default=(machine.total, None))
     used = _used_bytes(level) if level else None

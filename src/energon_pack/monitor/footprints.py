@@ -3,8 +3,8 @@
 """What processes cost together, when the exact figure is too dear to read each time.
 
 1. PSS counts each shared page once over all processes, but reading it walks their page tables:
-   10 ms a gigabyte. So each process is read once when it appears, and then the one read longest
-   ago, as often as a small share of one core allows.
+   10 ms a gigabyte. So all are read when a process comes or goes, which changes who shares what,
+   and else the one read longest ago, as often as a small share of one core allows.
 2. In between, a process's PSS is its last one plus what its resident memory has changed by since.
 
 Example: a worker forked from a trainer of 2 GB shows 2.1 GB resident and 1.1 GB PSS. Later it shows
@@ -32,17 +32,15 @@ class Footprints:
         self._started = time.monotonic()
 
     def update(self, seen: Mapping[int, tuple[psutil.Process, ProcessMemory]]) -> None:
-        """Read those that are new, and of the others as many as the budget allows."""
-        new = [pid for pid in seen if pid not in self._read_at]
-        known = [pid for pid in self._order if pid in seen]
-        self._read_at = {pid: self._read_at[pid] for pid in known}
-        for pid in new:
-            self._read(pid, *seen[pid])
-        while known and self._spent_s < _CORE_SHARE * (time.monotonic() - self._started):
-            pid = known.pop(0)
-            self._read(pid, *seen[pid])
-            new.append(pid)
-        self._order = known + new
+        """Read as many as the budget allows; all of them when processes came or went."""
+        if seen.keys() != self._read_at.keys():
+            self._read_at.clear()
+            self._order = list(seen)
+            for pid in self._order:
+                self._read(pid, *seen[pid])
+        elif self._spent_s < _CORE_SHARE * (time.monotonic() - self._started):
+            self._order.append(self._order.pop(0))
+            self._read(self._order[-1], *seen[self._order[-1]])
 
     def _read(self, pid: int, process: psutil.Process, memory: ProcessMemory) -> None:
         before = time.thread_time()

@@ -72,7 +72,8 @@ class GrowthTrack:
         self._judge()
 
     def _judge(self) -> None:
-        rising = next((track for track in self._tracks if track.looks >= _LOOKS), None)
+        # The longest track that shows it has the surest rate.
+        rising = next((t for t in reversed(self._tracks) if t.looks >= _LOOKS), None)
         still = self._accused is not None and self._accused.low > 0
         self._quiet_looks = 0 if rising or still else self._quiet_looks + 1
         if rising or self._quiet_looks > _TRACK // 2:
@@ -81,11 +82,12 @@ class GrowthTrack:
     @property
     def growth(self) -> Growth | None:
         """The present rate and the verdict; None while there are too few points."""
-        if self._tracks[0].slope is None:
+        fitted = [track.slope for track in self._tracks if track.slope is not None]
+        if not fitted:
             return None
-        slope = (self._accused or self._tracks[0]).slope
-        assert slope is not None
-        return Growth(slope, keeps=self._accused is not None)
+        if self._accused is None or self._accused.slope is None:
+            return Growth(fitted[-1], keeps=False)
+        return Growth(self._accused.slope, keeps=True)
 
 
 class _Track:

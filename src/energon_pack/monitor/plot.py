@@ -77,7 +77,8 @@ def _draw_memory(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) -
         axis.annotate(f"{last.limit_source} limit", (0, last.limit_bytes / _GIB), va="bottom")
     _draw_events(axis, snapshots, times)
     axis.set_ylabel("memory (GiB)")
-    axis.set_title(f"Worker memory, rank {last.rank} on {last.host}", loc="left", color=_INK)
+    title = f"Worker memory, rank {last.rank} on {last.host}"
+    axis.set_title(title, loc="left", color=_INK, pad=18)
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
 
 
@@ -86,15 +87,12 @@ def _draw_events(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) -
         for event in snapshot.events:
             colour = _EVENT_COLOURS.get(event.kind, "#E69F00")
             axis.axvline(time, color=colour, linewidth=1, linestyle=":")
-            who = f"{event.worker} " if event.worker else ""
+            who = f" {event.worker}" if event.worker else ""
             axis.annotate(
-                f"{who}{event.kind}",
-                (time, 1.0),
+                f"{event.kind}{who}",
+                (time, 1.01),
                 xycoords=("data", "axes fraction"),
-                xytext=(2, -2),
-                textcoords="offset points",
-                rotation=90,
-                va="top",
+                ha="center",
                 fontsize=8,
                 color=colour,
             )

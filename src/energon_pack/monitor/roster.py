@@ -77,25 +77,32 @@ class Roster:
         process = self.workers[pid]
         if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             return None
-        code = self._exit_code(pid)
+        if self._own and _is_ending(pid):
+            return None
+        code = self._exit_code(pid) if self._own else _zombie_exit_code(pid)
         del self.workers[pid]
         self._handles.pop(pid, None)
         return None if code == 0 else Death(pid, code)
 
     def _exit_code(self, pid: int) -> int | None:
-        """Look at how ``pid`` ended and leave the looking-after to its parent."""
-        if not self._own:
-            return _zombie_exit_code(pid)
+        """Look at how a child ended, and leave it to its parent to fetch that."""
         try:
             result = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
-            return _reaped_exit_code(self._handles[pid]) if pid in self._handles else None
-        if result is None:
-            return None
+            return _fetched_exit_code(self._handles[pid]) if pid in self._handles else None
+        assert result is not None
         return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
 
 
-def _reaped_exit_code(handle: BaseProcess) -> int | None:
+def _is_ending(pid: int) -> bool:
+    """Say whether a child's first thread has ended, and others not yet."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        return False
+
+
+def _fetched_exit_code(handle: BaseProcess) -> int | None:
     """Return the exit code that another thread has fetched, or is just fetching."""
     for _ in range(10):
         if handle.exitcode is not None:

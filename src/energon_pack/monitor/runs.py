@@ -3,12 +3,15 @@
 """Recorded and running monitors to look at: JSON lines of one rank or many, or a process."""
 
 import json
+import math
 import platform
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import batched
 from pathlib import Path
+from statistics import fmean
 from typing import Final, Protocol
 
 import psutil
@@ -19,7 +22,7 @@ from energon_pack.monitor.alarms import Alarms
 from energon_pack.monitor.sampler import Sampler
 from energon_pack.monitor.snapshot import Event, Snapshot, from_record
 
-_HISTORY: Final = 32
+_CURVE: Final = 64
 _EVENTS: Final = 8
 # A record this many intervals old is from a run that is no more.
 _STALE_INTERVALS: Final = 6
@@ -29,6 +32,32 @@ class RunError(UserError):
     """A file, folder or process that shows no run."""
 
 
+class Curve:
+    """A whole run in at most 64 numbers: each the mean over a stretch, which doubles when full."""
+
+    def __init__(self) -> None:
+        """Start without a number."""
+        self._means: list[float] = []
+        self._stretch = 1
+        self._open: list[float] = []
+
+    def add(self, value: float) -> None:
+        """Take in the next number."""
+        self._open.append(value)
+        if len(self._open) == self._stretch:
+            self._means.append(fmean(self._open))
+            self._open.clear()
+        if len(self._means) == _CURVE:
+            self._means = [fmean(pair) for pair in batched(self._means, 2)]
+            self._stretch *= 2
+
+    def resampled(self, width: int) -> list[float]:
+        """Return at most ``width`` means, the newest last."""
+        numbers = [*self._means, *([fmean(self._open)] if self._open else [])]
+        per_cell = max(1, math.ceil(len(numbers) / width))
+        return [fmean(cell) for cell in batched(numbers, per_cell)]
+
+
 class History:
     """What a view shows of one rank: the latest snapshot, and how it came to it."""
 
@@ -36,28 +65,26 @@ class History:
         """Start without a snapshot."""
         self.name = name
         self.latest: Snapshot | None = None
-        self.totals: deque[int] = deque(maxlen=_HISTORY)
-        self.workers: dict[str, deque[int]] = {}
+        self.totals = Curve()
+        self.workers: dict[str, Curve] = {}
         self.events: deque[Event] = deque(maxlen=_EVENTS)
+        self._staffed: Snapshot | None = None
 
     def add(self, snapshot: Snapshot) -> None:
         """Take in the next snapshot; one of another process starts the curves again."""
         if self.latest is not None and snapshot.pid != self.latest.pid:
-            self.totals.clear()
-            self.workers.clear()
-        if snapshot.ended and self.latest is not None:
+            self.totals, self.workers, self._staffed = Curve(), {}, None
+        if snapshot.ended and self._staffed is not None:
             # By then the workers are going or gone; show them as they were.
-            last = self.latest
+            last = self._staffed
             snapshot = replace(snapshot, workers=last.workers, total_bytes=last.total_bytes)
+        elif snapshot.workers:
+            self._staffed = snapshot
         self.latest = snapshot
-        self.totals.append(snapshot.total_bytes)
+        self.totals.add(snapshot.total_bytes)
         self.events.extend(snapshot.events)
-        self.workers = {
-            worker.name: self.workers.get(worker.name, deque(maxlen=_HISTORY))
-            for worker in snapshot.workers
-        }
         for worker in snapshot.workers:
-            self.workers[worker.name].append(worker.rss_bytes)
+            self.workers.setdefault(worker.name, Curve()).add(worker.rss_bytes)
 
     @property
     def runs(self) -> bool:

@@ -18,7 +18,7 @@ from energon_pack.monitor.roster import Death, Roster
 from energon_pack.monitor.snapshot import Snapshot, WorkerSnapshot
 
 # A worker fills its buffers and caches meanwhile. Seconds count where no packs are seen.
-WARMUP_PACKS: Final = 50
+WARMUP_PACKS: Final = 100
 WARMUP_SECONDS: Final = 120
 _RATE_LOOKS: Final = 7
 
