@@ -11,9 +11,12 @@ The trainer reads the files when a pass has ended or a worker has died. A write 
 import fcntl
 import json
 import os
+import re
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -49,6 +52,10 @@ class WorkerRecord:
     """The latest loss of each cause: key, length, message."""
     ended: bool = False
     """The worker's pass has ended."""
+
+
+class WorkerDiedError(RuntimeError):
+    """A worker process is gone; the message names the sample that it was working on."""
 
 
 class Ledger:
@@ -117,10 +124,27 @@ class Ledger:
         """Return what the workers last wrote, by worker."""
         return [_record(path) for path in sorted(self.folder.glob("worker-*"), key=_number)]
 
+    @contextmanager
+    def naming_dead_workers(self) -> Iterator[None]:
+        """Say of a worker that died while the trainer waited for it which sample it was on."""
+        try:
+            yield
+        except RuntimeError as error:
+            dead = set(re.findall(r"\d+", str(error))) if "DataLoader worker" in str(error) else ()
+            records = [record for record in self.read() if str(record.pid) in dead]
+            if not records:
+                raise
+            raise WorkerDiedError("\n".join([str(error), *map(_last_words, records)])) from error
+
     def _write(self, block: dict[str, Any], size: int, offset: int) -> None:
         text = json.dumps(block).encode()
         assert len(text) < size, text
         os.pwrite(self._file, text.ljust(size), offset)
+
+
+def _last_words(record: WorkerRecord) -> str:
+    work = f"in {record.stage} of sample {record.key!r}" if record.key else "between two samples"
+    return f"Worker {record.worker_id} (pid {record.pid}) was {work}, after {record.packs} packs."
 
 
 def _number(path: Path) -> int:

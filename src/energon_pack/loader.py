@@ -19,8 +19,11 @@ from megatron.energon import (
 from energon_pack.config import PackingConfig
 from energon_pack.encoder import Pack, PackingTaskEncoder
 from energon_pack.errors import UserError
+from energon_pack.ledger import Ledger, WorkerRecord
+from energon_pack.resume import StateGuard, fingerprint
 from energon_pack.stats import PackInfo
 from energon_pack.undecoded import reading_chatml
+from energon_pack.window import find_window
 
 Split = Literal["train", "val"]
 
@@ -36,17 +39,22 @@ class PackLoader:
     again starts the pass afresh. ``save_state`` may be called between any two packs.
     """
 
-    def __init__(self, loader: SavableDataLoader[Pack]) -> None:
-        """Wrap Energon's loader."""
+    def __init__(
+        self, loader: SavableDataLoader[Pack], *, ledger: Ledger, guard: StateGuard
+    ) -> None:
+        """Wrap Energon's loader, its workers' ledger, and what a restored state must match."""
         self._loader = loader
+        self._ledger = ledger
+        self._guard = guard
         self._taps: list[Callable[[PackInfo], None]] = []
 
     def __iter__(self) -> Iterator[Pack]:
         """Yield packs; each one's ``PackInfo`` goes to the taps first."""
-        for pack in self._loader:
-            for tap in self._taps:
-                tap(pack["pack_info"])
-            yield pack
+        with self._ledger.naming_dead_workers():
+            for pack in self._loader:
+                for tap in self._taps:
+                    tap(pack["pack_info"])
+                yield pack
 
     def tap(self, observer: Callable[[PackInfo], None]) -> None:
         """Call ``observer`` with every pack's figures, before the trainer has the pack."""
@@ -54,11 +62,18 @@ class PackLoader:
 
     def save_state(self) -> Any:
         """Return this rank's position; plain values that Megatron-Bridge's checkpoints can hold."""
-        return self._loader.save_state_rank()
+        return self._guard.sealed(self._loader.save_state_rank())
 
     def restore_state(self, state: Any) -> None:
-        """Continue from ``save_state``; call it before the first pack is read."""
-        self._loader.restore_state_rank(state)
+        """Continue from ``save_state``; call it before the first pack is read.
+
+        Raises ``ResumeError`` with a table when the state is another run's.
+        """
+        self._loader.restore_state_rank(self._guard.opened(state))
+
+    def worker_records(self) -> list[WorkerRecord]:
+        """Return what the workers last wrote: the sample in work, and losses no pack carried."""
+        return self._ledger.read()
 
 
 def build_loader(
@@ -73,18 +88,21 @@ def build_loader(
     ``worker_config`` says which data-parallel rank this is (default: from ``torch.distributed``,
     else one rank). Raises ``DatasetError`` or ``ConfigError`` for what a user can mend.
     """
+    check_prepared(Path(config.path), split)
+    encoder = encoder or PackingTaskEncoder(config)
     dataset = build_dataset(config, split, encoder=encoder, worker_config=worker_config)
     workers = max(dataset.worker_config.num_workers, 1)
-    return PackLoader(
-        get_savable_loader(
-            dataset,
-            # A snapshot with every pack: resuming then replays nothing.
-            checkpoint_every_sec=0,
-            checkpoint_every_min_n_samples=1,
-            n_checkpoints=config.prefetch_factor * workers + 1,
-            prefetch_factor=config.prefetch_factor,
-        )
+    loader = get_savable_loader(
+        dataset,
+        # A snapshot with every pack: resuming then replays nothing.
+        checkpoint_every_sec=0,
+        checkpoint_every_min_n_samples=1,
+        n_checkpoints=config.prefetch_factor * workers + 1,
+        prefetch_factor=config.prefetch_factor,
     )
+    now = fingerprint(config, split=split, family=encoder.family, dataset=dataset)
+    guard = StateGuard(now, config.resume_mismatch)
+    return PackLoader(loader, ledger=find_window(dataset).ledger, guard=guard)
 
 
 def build_dataset(

@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -46,6 +46,28 @@ Fingerprint = dict[str, Any]
 
 class ResumeError(UserError):
     """A saved state that this run cannot continue exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateGuard:
+    """Keeps the fingerprint of a run beside the loader states that it saves."""
+
+    fingerprint: Fingerprint
+    resume_mismatch: Literal["error", "warn"]
+
+    def sealed(self, position: Any) -> dict[str, Any]:
+        """Return what a checkpoint holds for the loader's position."""
+        return {"fingerprint": self.fingerprint, "position": position}
+
+    def opened(self, state: Any) -> Any:
+        """Return the position of a saved state; raises ``ResumeError`` when it does not match."""
+        if not isinstance(state, dict) or state.keys() != {"fingerprint", "position"}:
+            raise ResumeError(
+                f"The checkpoint holds no loader state of energon-pack but {type(state).__name__}; "
+                "continuing would start the data over. Load a checkpoint with one, or start anew."
+            )
+        check_fingerprint(state["fingerprint"], self.fingerprint, self.resume_mismatch)
+        return state["position"]
 
 
 def fingerprint(

@@ -289,6 +289,14 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
         }
 
 
+def find_window(dataset: SavableDataset[Any]) -> WindowPackingDataset:
+    """Return the window inside a dataset that Energon may have wrapped further."""
+    if isinstance(dataset, WindowPackingDataset):
+        return dataset
+    assert isinstance(dataset, BaseWrapperDataset), dataset
+    return find_window(dataset.dataset)
+
+
 def _refusal(candidate: Candidate, cause: str, message: str) -> Refused:
     return Refused(
         __key__=candidate.__key__,
