@@ -130,7 +130,7 @@ def _assign(
         if wanted != found:
             raise SampleError(
                 "media_mismatch",
-                f"the conversation has {wanted} places for a {kind}, the sample has {found}",
+                f"the conversation places {wanted} {kind}(s), the sample holds {found}",
             )
     named = {(medium.kind, medium.name): medium for medium in stored}
     references = [(place["type"], _reference(place)) for place in places]

@@ -22,8 +22,11 @@ def load_pickle(data: bytes) -> Any:
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        # How pickle protocols 0 to 2 write bytes, and empty bytes.
         if (module, name) == ("_codecs", "encode"):
-            return _latin1  # how pickle protocols 0 to 2 write bytes
+            return _latin1
+        if (module, name) == ("__builtin__", "bytes"):
+            return _no_bytes
         message = f"it names {module}.{name}; only lists of bytes, text and numbers are read"
         raise pickle.UnpicklingError(message)
 
@@ -32,3 +35,7 @@ def _latin1(text: str, encoding: str) -> bytes:
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"it holds bytes written as {encoding!r}")
     return text.encode("latin1")
+
+
+def _no_bytes() -> bytes:
+    return b""
