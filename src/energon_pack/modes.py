@@ -83,7 +83,6 @@ def offline_settings(topology: Topology, *, cuda_graphs: bool = False) -> list[S
         *_micro_settings(1, "a pack is a whole micro batch"),
         *(_token_loss_settings() if topology.context > 1 else []),
         Setting(path="dataset.enable_offline_packing", value=True, why="the mode"),
-        Setting(path="dataset.enable_in_batch_packing", value=False, why="one mode at a time"),
         Setting(
             path=f"{_SPECS}.packed_sequence_size",
             value=topology.seq_length,
@@ -120,8 +119,6 @@ def in_batch_settings(topology: Topology, *, micro_batch: int = 2) -> list[Setti
             value=False,
             why="vlm_step takes rows that are packed already",
         ),
-        Setting(path="dataset.enable_offline_packing", value=False, why="one mode at a time"),
-        Setting(path=_SPECS, value=None, why="one mode at a time"),
         Setting(
             path="dataset.in_batch_packing_pad_to_multiple_of",
             value=topology.alignment,

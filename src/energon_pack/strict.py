@@ -144,13 +144,10 @@ def _suggest(key: str, known: Mapping[str, Any]) -> str:
 
 
 def _convert(hint: Any, value: Any, path: str, problems: list[Problem]) -> Any:
-    if dataclasses.is_dataclass(hint):
-        if not isinstance(value, Mapping):
-            problems.append(Problem(path, f"is {value!r}; it must be a mapping"))
-            return None
-        return _build(typing.cast("type[Any]", hint), value, f"{path}.", problems)
     options = list(_options(hint))
     for option in options:
+        if dataclasses.is_dataclass(option) and isinstance(value, Mapping):
+            return _build(typing.cast("type[Any]", option), value, f"{path}.", problems)
         if typing.get_origin(option) is tuple and isinstance(value, list):
             item = typing.get_args(option)[0]
             parts = enumerate(value)
@@ -195,6 +192,8 @@ def _say(option: Any) -> str:
         return str(typing.get_args(option)[0])
     if typing.get_origin(option) is tuple:
         return "a list"
+    if dataclasses.is_dataclass(option):
+        return "a mapping"
     return "null" if option is type(None) else _NAMES.get(option, str(option))
 
 
