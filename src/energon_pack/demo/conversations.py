@@ -27,7 +27,7 @@ IMAGE: Final = {"type": "image"}
 VIDEO: Final = {"type": "video"}
 
 FRAME_LIST_FPS: Final = 2.0
-"""Frames a second of the stored frame lists; ``frame_list_fps`` of the dataset YAML says so too."""
+"""Frames a second of the stored frame lists, about; their conversations say the true number."""
 
 
 def text_only(chance: random.Random) -> Parts:
@@ -83,7 +83,8 @@ def clip(chance: random.Random) -> Parts:
 
 def frames(chance: random.Random) -> Parts:
     """A clip as a pickled list of JPEG frames, as people store frames that were sampled before."""
-    shown, _, turns = _edited_clip(chance, stored_fps=FRAME_LIST_FPS)
+    shown, fps, turns = _edited_clip(chance, stored_fps=FRAME_LIST_FPS)
+    turns[0][0][0] = {**VIDEO, "fps": fps}
     return _conversation(turns, videos=pickle.dumps([[_jpeg(frame) for frame in shown]]))
 
 

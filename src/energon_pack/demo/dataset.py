@@ -18,7 +18,7 @@ from typing import Final, Literal
 import webdataset as wds
 import yaml
 
-from energon_pack.demo.conversations import FRAME_LIST_FPS, KINDS, Parts
+from energon_pack.demo.conversations import KINDS, Parts
 from energon_pack.demo.media import credits_text
 from energon_pack.demo.processor import build_processor
 from energon_pack.errors import UserError
@@ -111,7 +111,6 @@ def _write_config(folder: Path, seed: int) -> Path:
         "packing_buffer_size": 32,
         "num_workers": 2,
         "shuffle_buffer_size": 100,
-        "frame_list_fps": FRAME_LIST_FPS,
         "seed": seed,
     }
     path = folder / "data.yaml"
