@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a user sets: the dataset YAML as one frozen dataclass, with a reason for each default."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -139,6 +139,10 @@ class PackingConfig:
         problems = list(_problems(self))
         if problems:
             raise ConfigError(problems)
+
+    def unmonitored(self) -> "PackingConfig":
+        """Return these settings without the memory monitor, for loops that bring their own."""
+        return replace(self, monitor=replace(self.monitor, enabled=False))
 
 
 _AT_LEAST: dict[str, int] = {

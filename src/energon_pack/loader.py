@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a config to packs: opens the dataset, starts the workers, taps what each pack reports."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 import yaml
 from megatron.energon import (
     SavableDataLoader,
@@ -16,10 +18,11 @@ from megatron.energon import (
     get_val_dataset,
 )
 
-from energon_pack.config import PackingConfig
+from energon_pack.config import MonitorConfig, PackingConfig
 from energon_pack.encoder import Pack, PackingTaskEncoder
 from energon_pack.errors import UserError
 from energon_pack.ledger import Ledger, WorkerRecord
+from energon_pack.monitor import MemoryMonitor
 from energon_pack.resume import StateGuard, fingerprint
 from energon_pack.stats import PackInfo
 from energon_pack.undecoded import reading_chatml
@@ -40,21 +43,42 @@ class PackLoader:
     """
 
     def __init__(
-        self, loader: SavableDataLoader[Pack], *, ledger: Ledger, guard: StateGuard
+        self,
+        loader: SavableDataLoader[Pack],
+        *,
+        ledger: Ledger,
+        guard: StateGuard,
+        monitor: MonitorConfig | None = None,
     ) -> None:
-        """Wrap Energon's loader, its workers' ledger, and what a restored state must match."""
+        """Wrap Energon's loader, its workers' ledger, and what a restored state must match.
+
+        With ``monitor``, their memory is watched for as long as packs are read.
+        """
         self._loader = loader
         self._ledger = ledger
         self._guard = guard
+        self._monitor = monitor
         self._taps: list[Callable[[PackInfo], None]] = []
 
     def __iter__(self) -> Iterator[Pack]:
-        """Yield packs; each one's ``PackInfo`` goes to the taps first."""
+        """Yield packs; each one's ``PackInfo`` goes to the taps first.
+
+        Raises ``WorkerMemoryError`` above a limit of the monitor, ``WorkerDiedError`` for a worker
+        that the kernel or a fault ended, with the sample that it was working on.
+        """
         with self._ledger.naming_dead_workers():
-            for pack in self._loader:
+            for pack in self._watched():
                 for tap in self._taps:
                     tap(pack["pack_info"])
                 yield pack
+
+    def _watched(self) -> Iterator[Pack]:
+        if self._monitor is None:
+            yield from self._loader
+            return
+        with MemoryMonitor(self._monitor) as monitor:
+            monitor.follow(self._ledger)
+            yield from monitor.watch(self._loader)
 
     def tap(self, observer: Callable[[PackInfo], None]) -> None:
         """Call ``observer`` with every pack's figures, before the trainer has the pack."""
@@ -71,6 +95,10 @@ class PackLoader:
         """
         self._loader.restore_state_rank(self._guard.opened(state))
 
+    def restore_sample(self, restore_key: Any) -> Pack:
+        """Build one pack again from its ``__restore_key__``, in this process."""
+        return self._loader.restore_sample(restore_key)
+
     def worker_records(self) -> list[WorkerRecord]:
         """Return what the workers last wrote: the sample in work, and losses no pack carried."""
         return self._ledger.read()
@@ -86,12 +114,15 @@ def build_loader(
     """Open ``config.path`` and return the packs of ``split``.
 
     ``worker_config`` says which data-parallel rank this is (default: from ``torch.distributed``,
-    else one rank). Raises ``DatasetError`` or ``ConfigError`` for what a user can mend.
+    else one rank). The training split's workers are watched as ``config.monitor`` says. Raises
+    ``DatasetError`` or ``ConfigError`` for what a user can mend.
     """
     check_prepared(Path(config.path), split)
     encoder = encoder or PackingTaskEncoder(config)
     dataset = build_dataset(config, split, encoder=encoder, worker_config=worker_config)
     workers = max(dataset.worker_config.num_workers, 1)
+    if not torch.accelerator.is_available():  # Energon asks for pinned memory all the same
+        warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true but no")
     loader = get_savable_loader(
         dataset,
         # A snapshot with every pack: resuming then replays nothing.
@@ -102,7 +133,8 @@ def build_loader(
     )
     now = fingerprint(config, split=split, family=encoder.family, dataset=dataset)
     guard = StateGuard(now, config.resume_mismatch)
-    return PackLoader(loader, ledger=find_window(dataset).ledger, guard=guard)
+    monitor = config.monitor if config.monitor.enabled and split == "train" else None
+    return PackLoader(loader, ledger=find_window(dataset).ledger, guard=guard, monitor=monitor)
 
 
 def build_dataset(

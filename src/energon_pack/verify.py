@@ -60,7 +60,7 @@ def verify_resume(
 def _reference(
     config: PackingConfig, split: Split, points: int, packs: int, folder: Path
 ) -> tuple[list[str], dict[int, Path]]:
-    loader = build_loader(config, split)
+    loader = build_loader(config.unmonitored(), split)
     places = {max(1, packs * number // (points + 1)) for number in range(1, points + 1)}
     hashes: list[str] = []
     states: dict[int, Path] = {}
@@ -75,7 +75,7 @@ def _reference(
 def _resume(
     config: PackingConfig, split: Split, after: int, path: Path, hashes: list[str]
 ) -> ResumePoint:
-    loader = build_loader(config, split)
+    loader = build_loader(config.unmonitored(), split)
     loader.restore_state(torch.load(path, weights_only=False))
     started = time.perf_counter()
     first_pack_s = 0.0

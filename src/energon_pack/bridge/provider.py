@@ -147,7 +147,7 @@ class PackedDatasetProvider(_PackingFields, DatasetProvider):
 
         def open_split(split: Split) -> PackLoader:
             workers = _worker_config(config, split, context.pg_collection)
-            return build_loader(config, split, encoder=encoder, worker_config=workers)
+            return build_loader(config.unmonitored(), split, encoder=encoder, worker_config=workers)
 
         if context.train_samples > 0:
             self.train_stream = TrainStream(open_split("train"))
