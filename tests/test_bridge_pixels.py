@@ -11,6 +11,7 @@ from pictures import FAMILIES, encoded, image_medium, noise, video_medium, visua
 from PIL import Image
 
 from energon_pack.config import PackingConfig
+from energon_pack.frames import Frames
 from energon_pack.pixels import PixelReader
 from energon_pack.resize import Resizer
 from energon_pack.visual import VisualBuilder
@@ -18,6 +19,13 @@ from energon_pack.visual import VisualBuilder
 vision_process = pytest.importorskip("qwen_vl_utils.vision_process")
 
 CONFIG = PackingConfig(path="x", model="y", preprocessing="bridge")
+
+
+def frames_used(count):
+    return Frames(
+        indices=tuple(range(count)), times=(0.0,) * count, second_per_grid=1.0,
+        num_before_sampling=count,
+    )  # fmt: skip
 
 
 def packed(family, medium, dtype="float32"):
@@ -51,7 +59,7 @@ def test_frame_lists(name):
     reference = family.processor.video_processor(
         videos=[first], do_sample_frames=False, return_tensors="pt", **bounds
     )
-    resize = Resizer(family, CONFIG).video(6, 217, 389)
+    resize = Resizer(family, CONFIG).video(frames_used(6), 217, 389)
     stored = tuple(map(encoded, frames))
     medium = replace(
         video_medium(family, stored, (217, 389), range(6), reference),
@@ -64,7 +72,7 @@ def test_frame_lists(name):
 
 def test_uint8_patches_of_fractional_frames_hold_the_nearest_byte():
     family = visual_family()
-    resize = Resizer(family, CONFIG).video(2, 217, 389)
+    resize = Resizer(family, CONFIG).video(frames_used(2), 217, 389)
     reference = {"video_grid_thw": torch.tensor([[1, *(side // 16 for side in resize.final)]])}
     medium = replace(
         video_medium(family, (encoded(noise(217, 389)),) * 2, (217, 389), (0, 1), reference),

@@ -27,7 +27,7 @@ class Packs(IterableDataset):
     def __init__(self):
         self.builder = PackBuilder(
             visual_family(),
-            RowLayout(seq_length=64),
+            RowLayout(seq_length=8192),
             pixel_dtype="float32",
             text_only_packs="allow",
         )
@@ -46,8 +46,8 @@ class Packs(IterableDataset):
 def segment(value):
     image = Medium(kind="image", data=b"", height=1, width=1, resized=(2048, 2048), grid=GRID)
     candidate = Candidate(
-        __key__="k", __restore_key__=(), ids=np.array([151655], np.int32),
-        trained=np.array([False]), media=(image,),
+        __key__="k", __restore_key__=(), ids=np.full(4096, 151655, np.int32),
+        trained=np.zeros(4096, bool), media=(image,),
     )  # fmt: skip
     frames = torch.full((1, 2048, 2048, 3), value, dtype=torch.uint8).permute(0, 3, 1, 2)
     return Segment(candidate=candidate, frames=[frames])

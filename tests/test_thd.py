@@ -8,6 +8,8 @@ import torch
 from pictures import visual_family
 
 from energon_pack.candidate import Candidate, Medium
+from energon_pack.config import PackingConfig
+from energon_pack.selector import capacity
 from energon_pack.thd import PackBuilder, RowLayout, Segment
 
 PAD, IGN = 7, -100
@@ -159,15 +161,18 @@ def test_no_dummy_image_beside_a_real_one():
 
 
 def test_room_for_a_dummy_image_is_kept():
-    def capacity(text_only, alignment):
-        layout = RowLayout(seq_length=16, alignment=alignment)
-        return PackBuilder(
-            visual_family(), layout, pixel_dtype="float32", text_only_packs=text_only
-        ).capacity
+    def room(text_only, alignment):
+        return capacity(
+            PackingConfig(
+                path="x", model="y", seq_length=16, alignment=alignment, text_only_packs=text_only
+            )
+        )
 
-    assert capacity("allow", 4) == capacity("with_media", 4) == 16
-    assert capacity("dummy_image", 1) == 13
-    assert capacity("dummy_image", 4) == 12
+    assert room("allow", 4) == room("with_media", 4) == 16
+    for alignment in (1, 4):
+        full = text(*range(room("dummy_image", alignment)))
+        pack = build([full], text_only="dummy_image", alignment=alignment)
+        assert pack["total_tokens"] == 16
 
 
 def test_figures_leave_padding_out():

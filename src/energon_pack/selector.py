@@ -10,6 +10,9 @@ from energon_pack.candidate import Candidate
 from energon_pack.config import CostWeights, PackingConfig
 from energon_pack.policies import POLICIES, Item, Limits, Policy, Room
 
+DUMMY_IMAGE_TOKENS = 3
+"""Start, one visual token and end: what ``text_only_packs: dummy_image`` adds to a pack."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selector:
@@ -24,7 +27,7 @@ class Selector:
     def of(cls, config: PackingConfig) -> "Selector":
         """Bind the policy that a config names to its limits."""
         limits = Limits(
-            tokens=config.seq_length,
+            tokens=capacity(config),
             samples=config.max_samples_per_pack,
             visual_tokens=config.max_visual_tokens_per_pack,
             images=config.max_images_per_pack,
@@ -68,3 +71,10 @@ class Selector:
     def next_pack(self, items: Sequence[Item], mean_cost: float | None) -> list[int]:
         """Return the indices of the next pack, oldest first."""
         return self.policy.choose(items, self.limits, mean_cost)
+
+
+def capacity(config: PackingConfig) -> int:
+    """Return the tokens that samples may take of a pack: a dummy image has its room kept."""
+    if config.text_only_packs != "dummy_image":
+        return config.seq_length
+    return config.seq_length - padded_length(DUMMY_IMAGE_TOKENS, config.alignment)

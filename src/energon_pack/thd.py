@@ -63,14 +63,6 @@ class PackBuilder:
         self._with_dummy = text_only_packs == "dummy_image"
         self._visual = VisualBuilder(family, pixel_dtype)
 
-    @property
-    def capacity(self) -> int:
-        """Physical tokens that chosen segments may take; a dummy image has its room kept."""
-        if not self._with_dummy:
-            return self._layout.seq_length
-        dummy = _dummy_segment(self._family).candidate
-        return self._layout.seq_length - padded_length(dummy.length, self._layout.alignment)
-
     def build(self, segments: list[Segment]) -> dict[str, Any]:
         """Return the batch of ``segments`` in their order; their frames are taken out of them."""
         candidates = [segment.candidate for segment in segments]
