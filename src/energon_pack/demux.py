@@ -3,12 +3,13 @@
 """Clip bytes to the size and times of the frames that a player shows, without decoding.
 
 1. The first bytes say mp4 or Matroska; nothing else is opened (FFmpeg would follow playlists).
-2. Every packet with a time that is not marked to be discarded is one shown frame. The container's
-   own frame count is 0 for Matroska and counts trimmed frames in an edit list (49 for 37 shown).
-3. Times come from the packets in presentation order. Where they stay within half a frame of an even
+2. FFmpeg reads the container and may use no decoder: it would decode frames just to probe them,
+   12 ms for 720p H.264, where the container says all that is asked here in 0.1 ms. Where it does
+   not say the size (MPEG-4 part 2), the clip is opened again with probing.
+3. Every packet with a time that is not marked to be discarded is one shown frame. The container's
+   own frame count is 0 for Matroska and counts trimmed frames in an edit list (40 for 28 shown).
+4. Times come from the packets in presentation order. Where they stay within half a frame of an even
    grid at the average rate, the grid is taken: containers round times, some to milliseconds.
-
-Opening costs 15 ms for 720p H.264 (FFmpeg probes the stream), 1 ms for VP9; packets are cheap.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import av
 
 from energon_pack.refusal import SampleError
 
+_NO_DECODERS = {"codec_whitelist": "none"}
 _BOXES = (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"styp")
 
 
@@ -38,12 +40,13 @@ def read_clip(data: bytes, *, max_pixels: int | None = None) -> Clip:
     """Read an encoded clip; raises ``SampleError`` (``bad_video``, ``too_large``)."""
     file_format = container_format(data)
     try:
-        with av.open(BytesIO(data), format=file_format) as container:
-            if not container.streams.video:
-                raise SampleError("bad_video", "the file has no video stream")
-            clip = _read_stream(container, container.streams.video[0])
+        clip = _open(data, file_format, _NO_DECODERS)
+        if not (clip.height and clip.width):
+            clip = _open(data, file_format, {})
     except (av.error.FFmpegError, ArithmeticError, LookupError) as error:
         raise SampleError("bad_video", f"the clip cannot be opened: {error}") from None
+    if not (clip.height and clip.width):
+        raise SampleError("bad_video", "the clip does not say its size")
     if max_pixels is not None and clip.height * clip.width > max_pixels:
         raise SampleError(
             "too_large",
@@ -69,9 +72,16 @@ def is_shown(packet: Any) -> bool:
     return packet.pts is not None and not packet.is_discard
 
 
+def _open(data: bytes, file_format: str, options: dict[str, str]) -> Clip:
+    with av.open(BytesIO(data), format=file_format, options=options) as container:
+        if not container.streams.video:
+            raise SampleError("bad_video", "the file has no video stream")
+        return _read_stream(container, container.streams.video[0])
+
+
 def _read_stream(container: Any, stream: Any) -> Clip:
     ticks = sorted(packet.pts for packet in container.demux(stream) if is_shown(packet))
-    if not ticks or not stream.width or not stream.height:
+    if not ticks:
         raise SampleError("bad_video", "the clip shows no frame")
     times = [float((tick - ticks[0]) * stream.time_base) for tick in ticks]
     rate = stream.average_rate or stream.guessed_rate
