@@ -106,6 +106,7 @@ _SIZES = ("model.hierarchical_context_parallel_sizes",)
 NAMED: dict[str, tuple[str, ...]] = {
     "qwen2-5-context-parallel": ("model.context_parallel_size",),
     "text-only-packs": ("dataset.text_only_packs",),
+    "text-only-packs-fsdp": ("dataset.text_only_packs",),
     "alignment": ("dataset.alignment",),
     "sequence-length": ("dataset.seq_length",),
     "equal-lengths": ("model.seq_length",),
@@ -157,6 +158,7 @@ BROKEN = [
     Case("text-only-packs", DENSE, OVERLAPPED),
     Case("text-only-packs", DENSE, {"ddp.overlap_grad_reduce": True}),
     Case("text-only-packs", "qwen3_vl_8b_peft", {"ddp.overlap_grad_reduce": True}),
+    Case("text-only-packs-fsdp", DENSE, {"ddp.use_megatron_fsdp": True}),
     Case("pipeline", DENSE, {"model.pipeline_model_parallel_size": 2}),
     Case("pipeline", DENSE, {"model.virtual_pipeline_model_parallel_size": 2}),
     Case("pipeline", DENSE, {"model.pipeline_model_parallel_layout": "Et*4|t*4L"}),
@@ -402,6 +404,45 @@ def test_buffers_above_the_memory_limit_are_told_with_both_sizes(facts_of):
     report = check(dataclasses.replace(facts, machine=machine))
     (finding,) = [finding for finding in report.findings if finding.code == "worker-memory"]
     assert "the cgroup has 16.0 GiB" in finding.consequence
+
+
+def test_what_finalize_resolves_later_is_in_the_facts(facts_of, monkeypatch):
+    facts = facts_of(
+        EXPERTS,
+        {
+            "model.tensor_model_parallel_size": 2,
+            "model.context_parallel_size": 2,
+            "model.calculate_per_token_loss": False,
+            "validation.eval_micro_batch_size": None,
+            "train.micro_batch_size": 3,
+            **OVERLAPPED,
+        },
+    )
+    assert facts.parallel.sequence_parallel
+    assert facts.parallel.multiple == 4
+    assert facts.parallel.data == 2
+    assert facts.batch.per_token_loss
+    assert facts.batch.eval_micro == 3
+    assert facts.batch.overlap_grad_reduce
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert not facts_of(DENSE, OVERLAPPED).batch.overlap_grad_reduce
+
+
+def test_facts_do_not_change_when_megatron_bridge_has_finalised(packed, monkeypatch):
+    from megatron.bridge.training.config import runtime_config_update
+
+    from energon_pack.bridge.without_gpu import assumed_device
+
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    cfg = packed(EXPERTS)
+    cfg.model.tensor_model_parallel_size = 2
+    cfg.model.moe_permute_fusion = False
+    cfg.dataset.alignment = 2
+    before = read_facts(cfg, cfg.dataset.packing_config())
+    with assumed_device():
+        runtime_config_update(cfg)
+    after = read_facts(cfg, cfg.dataset.packing_config())
+    assert before == after
 
 
 def test_the_world_size_that_is_unknown_is_said(facts_of, monkeypatch):

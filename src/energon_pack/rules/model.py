@@ -103,19 +103,34 @@ _TEXT_ONLY: Final = (
 @rule("text-only-packs", "error")
 def text_only_packs(facts: RunFacts) -> Iterator[Fault]:
     """A trained vision tower sees media in every pack."""
-    packing = packing_of(facts)
-    overlaps = facts.batch.overlap_grad_reduce or facts.batch.megatron_fsdp
-    if packing.text_only_packs == "dummy_image" or not overlaps:
-        return
-    if facts.model.vision_trained is not False:
+    if facts.batch.overlap_grad_reduce and _vision_may_miss(facts):
         yield Fault(
             setting="dataset.text_only_packs",
-            value=packing.text_only_packs,
+            value=packing_of(facts).text_only_packs,
             consequence=_TEXT_ONLY,
             fix="Set text_only_packs: dummy_image (a smallest image without loss, only in packs "
             "that have none), or freeze the vision tower and its projection, or set "
             "ddp.overlap_grad_reduce=False and comm_overlap.overlap_grad_reduce=False.",
         )
+
+
+@rule("text-only-packs-fsdp", "warning")
+def text_only_packs_fsdp(facts: RunFacts) -> Iterator[Fault]:
+    """A vision tower trained under Megatron-FSDP sees media in every pack."""
+    if facts.batch.megatron_fsdp and _vision_may_miss(facts):
+        yield Fault(
+            setting="dataset.text_only_packs",
+            value=packing_of(facts).text_only_packs,
+            consequence="A pack without media skips the vision tower on one rank while others "
+            "gather its weights and reduce its gradients; nobody has tried that here.",
+            fix="Set text_only_packs: dummy_image, or freeze the vision tower and its projection.",
+        )
+
+
+def _vision_may_miss(facts: RunFacts) -> bool:
+    """Whether a pack can leave trained vision weights without a gradient."""
+    dummy = packing_of(facts).text_only_packs == "dummy_image"
+    return not dummy and facts.model.vision_trained is not False
 
 
 @rule("linear-attention-kernels", "error")
@@ -144,5 +159,6 @@ RULES: Final[tuple[Rule, ...]] = (
     qwen25_context,
     qwen25_video_time,
     text_only_packs,
+    text_only_packs_fsdp,
     linear_attention_kernels,
 )
