@@ -74,10 +74,10 @@ class SharedMemory:
 def read_process(process: psutil.Process) -> ProcessMemory:
     """Read one process. Raises ``psutil.Error`` when it has ended."""
     with process.oneshot():
-        if process.status() == psutil.STATUS_ZOMBIE:
-            raise psutil.ZombieProcess(process.pid)
         fields = _status_kib(process.pid)
         rss = fields["VmRSS"] * 1024 if "VmRSS" in fields else process.memory_info().rss
+        if not rss:  # a process on its way out gives its memory back first
+            raise psutil.ZombieProcess(process.pid)
         cpu = process.cpu_times()
         return ProcessMemory(
             rss_bytes=rss,
