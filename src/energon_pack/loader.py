@@ -4,6 +4,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +28,8 @@ from energon_pack.resume import StateGuard, fingerprint
 from energon_pack.stats import PackInfo
 from energon_pack.undecoded import reading_chatml
 from energon_pack.window import find_window
+
+_OPENING_ERRORS = (ValueError, TypeError, LookupError, OSError, AssertionError, ImportError)
 
 Split = Literal["train", "val"]
 
@@ -155,7 +158,7 @@ def build_dataset(
         "packing_buffer_size": config.packing_buffer_size,
         "task_encoder": encoder,
     }
-    with reading_chatml():
+    with reading_chatml(), _named(config.path):
         if split == "val":
             return get_val_dataset(config.path, **common)
         return get_train_dataset(
@@ -164,6 +167,18 @@ def build_dataset(
             max_samples_per_sequence=config.max_samples_per_sequence,
             **common,
         )
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Say which dataset it was that Energon could not open."""
+    try:
+        yield
+    except UserError:
+        raise
+    except _OPENING_ERRORS as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DatasetError(f"{path} cannot be opened as an Energon dataset: {reason}") from error
 
 
 def default_worker_config(config: PackingConfig, split: Split) -> WorkerConfig:
