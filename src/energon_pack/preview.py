@@ -61,8 +61,6 @@ class Preview:
     stats: PackStats = field(default_factory=PackStats)
     workers: dict[int, WorkerPreview] = field(default_factory=dict)
     memory: list[MemorySample] = field(default_factory=list)
-    fills: list[float] = field(default_factory=list)
-    """Fill of each pack, in order."""
     first_pack_s: float = 0.0
     last_pack_s: float = 0.0
     tokens_after_first: int = 0
@@ -75,7 +73,6 @@ class Preview:
             self.tokens_after_first += info.tokens
         self.last_pack_s = seconds
         self.stats.add(info)
-        self.fills.append(info.fill)
         stream = info.stream
         worker = self.workers.setdefault(
             stream.worker_id,
@@ -126,10 +123,13 @@ def read_preview(
     start = time.perf_counter()
     preview = Preview(seq_length=config.seq_length)
     shown = None
-    for pack in itertools.islice(build_loader(config, split), packs):
+    loader = build_loader(config, split)
+    for pack in itertools.islice(loader, packs):
         preview.add(pack["pack_info"], time.perf_counter() - start)
         progress(preview)
         shown = shown or pack
+    for record in loader.worker_records():
+        preview.stats.skipped.update(record.pending)
     if report is not None and shown is not None:
         _write_report(report, preview, shown, config)
     return preview
@@ -141,6 +141,6 @@ def _write_report(
     from energon_pack.demo.picture import plot_pack
     from energon_pack.demo.report import plot_fill, plot_memory
 
-    plot_fill(report / "fill.png", preview.fills)
+    plot_fill(report / "fill.png", preview.stats.fills)
     plot_memory(report / "memory.png", preview.memory)
     plot_pack(report / "pack.png", pack, load_family(config.model))
