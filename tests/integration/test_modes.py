@@ -22,7 +22,7 @@ from energon_pack.modes import (
     offline_settings,
 )
 from energon_pack.plan import Topology
-from energon_pack.settings import as_overrides, as_python
+from energon_pack.settings import as_overrides, as_python, as_yaml
 
 SIZES = (1, 2, 4, 8)
 
@@ -189,19 +189,23 @@ def test_hierarchical_settings_pass_validate_and_the_guard(recipe, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_written_overrides_and_python_give_the_same_config(recipe, text_recipe, mode):
+def test_written_python_overrides_and_yaml_give_the_same_config(
+    recipe, text_recipe, tmp_path, mode
+):
     from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides
 
     topology = Topology(context=4, world_size=8, global_batch=16)
     settings = MODES[mode](topology, factorise(4, kv_heads=2))
     build = text_recipe if mode == "offline" else lambda: recipe("qwen3_vl_8b_sft")
     known = [s for s in settings if s.path != "dataset.alignment"]
-    assigned, overridden = build(), build()
+    assigned, overridden, merged = build(), build(), build()
     exec(as_python(known), {"cfg": assigned})
     process_config_with_overrides(overridden, cli_overrides=as_overrides(known).split())
+    (tmp_path / "settings.yaml").write_text(as_yaml(known))
+    process_config_with_overrides(merged, config_filepath=str(tmp_path / "settings.yaml"))
     for setting in known:
-        values = [_value(cfg, setting.path) for cfg in (assigned, overridden)]
-        assert values[0] == values[1], setting.path
+        values = [_value(cfg, setting.path) for cfg in (assigned, overridden, merged)]
+        assert values == [setting.value] * 3, setting.path
 
 
 def _value(cfg: Any, path: str) -> Any:
