@@ -122,6 +122,6 @@ def test_the_mask_lets_a_token_see_its_own_segment_up_to_itself():
 
 
 def test_loss_falls_on_a_few_packs(pack, family):
-    steps = train(tiny_model(family, seed=2), [pack] * 6)
-    assert steps[-1].loss < steps[0].loss - 1.0
-    assert [step.number for step in steps] == list(range(6))
+    steps = train(tiny_model(family, seed=2), [pack] * 4)
+    assert steps[-1].loss < steps[0].loss - 0.5
+    assert [step.number for step in steps] == list(range(4))

@@ -11,7 +11,8 @@
 import contextlib
 import io
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -44,6 +45,21 @@ def build_dataset(
     ``advance`` is called after each sample. Raises ``UserError`` for a folder in use, an unknown
     kind, or fewer than two samples.
     """
+    build_shards(folder, kind, samples=samples, seed=seed, advance=advance)
+    (folder / "CREDITS.md").write_text(credits_text(), encoding="utf-8")
+    build_processor("qwen3_vl", folder / PROCESSOR)
+    return _write_config(folder, seed)
+
+
+def build_shards(
+    folder: Path,
+    kind: Kind,
+    *,
+    samples: int,
+    seed: int,
+    advance: Callable[[], object] = lambda: None,
+) -> None:
+    """Do what ``build_dataset`` does, without the processor, the credits and the YAML."""
     if kind not in KINDS:
         raise UserError(f"kind {kind!r} is not known; give one of {', '.join(KINDS)}")
     if samples < 2:
@@ -52,34 +68,21 @@ def build_dataset(
         raise UserError(f"{folder} is not empty; give a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     num_val = max(1, round(samples * VAL_SHARE))
-    _write_split(folder, "train", kind, seed, range(num_val, samples), advance)
-    _write_split(folder, "val", kind, seed, range(num_val), advance)
+    deal = partial(_write_split, folder, kind, seed, advance)
+    deal("train", range(num_val, samples))
+    deal("val", range(num_val))
     _prepare(folder, kind)
-    (folder / "CREDITS.md").write_text(credits_text(), encoding="utf-8")
-    build_processor("qwen3_vl", folder / PROCESSOR)
-    return _write_config(folder, seed)
 
 
 def _write_split(
-    folder: Path,
-    split: str,
-    kind: Kind,
-    seed: int,
-    places: range,
-    advance: Callable[[], object],
+    folder: Path, kind: Kind, seed: int, advance: Callable[[], object], split: str, places: range
 ) -> None:
-    for shard, start in enumerate(range(0, len(places), SHARD_SAMPLES)):
-        path = folder / f"{split}-{shard:03d}.tar"
-        _write_shard(path, kind, seed, places[start : start + SHARD_SAMPLES], advance)
-
-
-def _write_shard(
-    path: Path, kind: Kind, seed: int, places: Iterable[int], advance: Callable[[], object]
-) -> None:
-    with wds.TarWriter(str(path), encoder=False, mtime=0, user="demo", group="demo") as shard:
-        for place in places:
-            shard.write({"__key__": f"{place:06d}", **_sample(kind, seed, place)})
-            advance()
+    for number, start in enumerate(range(0, len(places), SHARD_SAMPLES)):
+        path = folder / f"{split}-{number:03d}.tar"
+        with wds.TarWriter(str(path), encoder=False, mtime=0, user="demo", group="demo") as shard:
+            for place in places[start : start + SHARD_SAMPLES]:
+                shard.write({"__key__": f"{place:06d}", **_sample(kind, seed, place)})
+                advance()
 
 
 def _sample(kind: Kind, seed: int, place: int) -> Parts:
