@@ -51,9 +51,9 @@ STREAMS: dict[str, Callable[[random.Random], Item]] = {
     "long text": lambda rng: _item(_log_normal(rng, 4000, 0.7, 100, 30000)),
     "mostly text": lambda rng: _text(rng) if rng.random() < 0.7 else _mixed(rng),
 }
-"""Mixed: a quarter each of text (log-normal, median 300), one image (256 to 1280 visual tokens), two
-to six of them, and clips (1,500 to 12,000). Video and long text: log-normal, medians 3,000 and 4,000.
-Mostly text: 70 % text, the rest mixed."""
+"""Mixed: a quarter each of text (log-normal, median 300), one image (256 to 1280 visual tokens),
+two to six of them, and clips (1,500 to 12,000). Video and long text: log-normal, medians 3,000 and
+4,000. Mostly text: 70 % text, the rest mixed."""
 
 
 def stream(name: str, seed: int, longest: int) -> Iterator[Item]:

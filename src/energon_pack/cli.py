@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "top": ("top:top", "Workers' memory in the terminal, while a run trains or afterwards."),
     "plot": ("top:plot", "Workers' memory of a recorded run as a picture."),
     "plan": ("plan:plan", "Alignment, packs a step and the settings of each packing mode."),
+    "verify-resume": ("resume:verify_resume", "Save, resume in a new process, compare packs."),
     "verify-hcp": ("plan:verify_hcp", "Make hierarchical context-parallel groups here."),
     "check-log": ("plan:check_log", "Which context-parallel groups a training log shows."),
 }

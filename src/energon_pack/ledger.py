@@ -11,9 +11,9 @@ The trainer reads the files when a pass has ended or a worker has died. A write 
 import fcntl
 import json
 import os
-import re
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import psutil
+
 from energon_pack.losses import Losses
 
 _PREFIX = "energon-pack-ledger-"
 _LOCK = "in-use"
 _WORK_BYTES = 1024
 _ACCOUNT_BYTES = 16_384
+_DYING_S = 2.0
 _KEY_CHARACTERS = 200
 _MESSAGE_CHARACTERS = 200
 
@@ -129,17 +132,31 @@ class Ledger:
         """Say of a worker that died while the trainer waited for it which sample it was on."""
         try:
             yield
-        except RuntimeError as error:
-            dead = set(re.findall(r"\d+", str(error))) if "DataLoader worker" in str(error) else ()
-            records = [record for record in self.read() if str(record.pid) in dead]
-            if not records:
+        except (RuntimeError, OSError, EOFError) as error:  # as the loader's queues report it
+            dead = self._dead_workers(time.monotonic() + _DYING_S)
+            if not dead:
                 raise
-            raise WorkerDiedError("\n".join([str(error), *map(_last_words, records)])) from error
+            raise WorkerDiedError("\n".join([str(error), *map(_last_words, dead)])) from error
+
+    def _dead_workers(self, until: float) -> list[WorkerRecord]:
+        """Return whose process is gone; a dying one closes its files before it counts as such."""
+        dead = [record for record in self.read() if not record.ended and _is_dead(record.pid)]
+        if dead or time.monotonic() > until:
+            return dead
+        time.sleep(0.05)
+        return self._dead_workers(until)
 
     def _write(self, block: dict[str, Any], size: int, offset: int) -> None:
         text = json.dumps(block).encode()
         assert len(text) < size, text
         os.pwrite(self._file, text.ljust(size), offset)
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _last_words(record: WorkerRecord) -> str:
