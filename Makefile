@@ -5,6 +5,7 @@
 SHELL := bash
 BIN := .venv/bin
 READY := .venv/.ready
+PARALLEL := --numprocesses 2 --dist loadfile
 
 # One thread a process: the loader's workers are the parallel part. No target needs the model hub.
 export OMP_NUM_THREADS ?= 1
@@ -24,10 +25,10 @@ demo: $(READY) ## Pack real photos and clips, train a tiny Qwen3-VL on them, wri
 	@$(BIN)/energon-pack demo demo
 
 test: $(READY) ## Run the tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(PARALLEL)
 
 test-full: $(READY) ## Run the tests with the long fuzz and soak runs
-	@$(BIN)/python -m pytest -m "" --timeout 3600
+	@$(BIN)/python -m pytest $(PARALLEL) -m "" --timeout 3600
 
 lint: $(READY) ## Check format, lint and types
 	@$(BIN)/ruff format --check .
