@@ -20,7 +20,7 @@ import webdataset as wds
 import yaml
 
 from energon_pack.demo.conversations import KINDS, Parts
-from energon_pack.demo.media import credits_text
+from energon_pack.demo.media import credits_text, forget_media
 from energon_pack.demo.processor import build_processor
 from energon_pack.errors import UserError
 
@@ -71,6 +71,7 @@ def build_shards(
     deal = partial(_write_split, folder, kind, seed, advance)
     deal("train", range(num_val, samples))
     deal("val", range(num_val))
+    forget_media()
     _prepare(folder, kind)
 
 

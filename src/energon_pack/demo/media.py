@@ -128,6 +128,12 @@ def _frames(container: "av.container.InputContainer") -> Iterator[Image.Image]:
         yield frame.to_image(width=round(frame.width * scale), height=round(frame.height * scale))
 
 
+def forget_media() -> None:
+    """Let go of what was decoded (200 MB), so that processes forked later do not inherit it."""
+    load_photo.cache_clear()
+    load_clip.cache_clear()
+
+
 def credits_text() -> str:
     """Return the credits as the media's licences ask for them, as Markdown."""
     lines = [f"- `{source.file}`: {source.credit}" for source in (*PHOTOS, *CLIPS)]
