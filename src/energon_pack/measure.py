@@ -11,6 +11,7 @@ visual tokens; with a short question and answer the candidate has about 1,040 to
 It costs 0.6 ms for that sample and 1 ms for a clip, nearly all of it the tokenizer.
 """
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,9 @@ from energon_pack.refusal import SampleError
 from energon_pack.resize import Resizer
 from energon_pack.sources import read_conversation
 from energon_pack.text import TextEncoder
+
+_MESSAGE_LENGTH = 300
+"""Characters; a broken sample may hold anything of any length."""
 
 
 class Measurer:
@@ -161,6 +165,6 @@ def _refused(sample: Any, cause: str, message: str, length: int | None = None) -
         __key__=getattr(sample, "__key__", ""),
         __restore_key__=getattr(sample, "__restore_key__", ()),
         cause=cause,
-        message=message,
+        message=textwrap.shorten(message, _MESSAGE_LENGTH, placeholder=" ..."),
         length=length,
     )

@@ -25,6 +25,7 @@ from energon_pack.sources import RawSample
 _CLIP_FRAMES, _CLIP_FPS, _WANTED_FPS = 12, 8, 4.0
 _SIZE = (150, 210)
 """(height, width) of the probes in pixels: no multiple of any factor."""
+_WAY_OUT = "install a transformers version that this release supports"
 
 
 class SelfCheckError(UserError):
@@ -65,8 +66,13 @@ def _compare(
     ]
     sample = RawSample(__key__=kind, __restore_key__=(), parts={"json": messages, **part})
     measured = measurer.measure(sample)
-    text = family.processor.apply_chat_template(messages, tokenize=False)
-    real = family.processor(text=[text], **media)
+    try:
+        text = family.processor.apply_chat_template(messages, tokenize=False)
+        real = family.processor(text=[text], **media)
+    except Exception as error:
+        raise SelfCheckError(
+            f"transformers {_version()} fails on the probe {kind}: {error!r}; {_WAY_OUT}"
+        ) from error
     grids = real.get(f"{kind}_grid_thw")
     grid = None if grids is None else tuple(np.asarray(grids)[0].tolist())
     _require_equal(kind, measured, np.asarray(real["input_ids"][0]), grid)
@@ -80,13 +86,16 @@ def _require_equal(kind: str, measured: Any, ids: NDArray[np.int64], grid: Any) 
         here = f"{measured.length} tokens with grid {found}"
     else:
         here = f"a refusal ({measured.message})"
+    raise SelfCheckError(
+        f"transformers {_version()} makes {len(ids)} tokens with grid {grid} of the probe {kind}, "
+        f"the measurement {here}; {_WAY_OUT}"
+    )
+
+
+def _version() -> str:
     import transformers
 
-    raise SelfCheckError(
-        f"transformers {transformers.__version__} makes {len(ids)} tokens with grid {grid} of the "
-        f"probe {kind}, the measurement {here}; install a transformers version that this release "
-        "supports"
-    )
+    return transformers.__version__
 
 
 def _picture() -> tuple[bytes, Image.Image]:
