@@ -89,7 +89,7 @@ def level_groups(sizes: tuple[int, ...]) -> list[list[list[int]]]:
 
 LogVerdict = Literal["hierarchical", "flat", "neither"]
 
-# Group names of Megatron Core as torch and NCCL log them; other names end in the same words.
+# Group names of Megatron Core as torch logs them; other names end in the same words.
 _HIERARCHICAL_LINE: Final = re.compile(r"(?<![A-Z_])HIERARCHICAL_CONTEXT_PARALLEL_GROUP")
 _FLAT_LINE: Final = re.compile(
     r"(?<![A-Z_])CONTEXT_PARALLEL_GROUP(?![A-Z_])"
@@ -115,8 +115,8 @@ class LogCheck:
 _VERDICTS: Final[dict[LogVerdict, str]] = {
     "hierarchical": "hierarchical context-parallel groups were made",
     "flat": "flat context-parallel groups only: no hierarchy was made",
-    "neither": "no context-parallel groups appear; log with TORCH_CPP_LOG_LEVEL=INFO or "
-    "NCCL_DEBUG=INFO, which name the groups",
+    "neither": "no context-parallel groups appear; log with TORCH_CPP_LOG_LEVEL=INFO, with which "
+    "NCCL groups name themselves",
 }
 
 

@@ -30,8 +30,14 @@ def _topology_settings(topology: Topology) -> list[Setting]:
         "sequence_parallel": topology.scatters_sequence,
         "seq_length": topology.seq_length,
     }
+    evaluation = "dist.eval_context_parallel_size"
     return [
         *(Setting(path=f"model.{name}", value=value, why=why) for name, value in sizes.items()),
+        *(
+            [Setting(path=evaluation, value=topology.eval_context, why=why)]
+            if topology.eval_context
+            else []
+        ),
         Setting(path="dataset.seq_length", value=topology.seq_length, why="equals the model's"),
         Setting(
             path="train.global_batch_size",

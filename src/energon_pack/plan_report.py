@@ -50,7 +50,7 @@ class PlanReport:
         if plan.topology.context > 1:
             yield from self._split_lines()
         yield ""
-        yield f"settings for {self.mode} packing"
+        yield f"settings for mode {self.mode}"
         for title, text in (
             ("Python", as_python(self.settings)),
             ("overrides", as_overrides(self.settings)),

@@ -112,8 +112,11 @@ def test_overrides_and_skips_with_a_reason_mend_what_they_name(run, broken):
     assert "hierarchy-engine" in {rule["code"] for rule in report["unknown"]}
 
 
-def test_a_shipped_mixture_of_experts_recipe_passes_without_a_gpu(run):
-    code, out, _ = run(f"{RECIPES / 'qwen3_vl.py'}:qwen3_vl_30b_a3b_sft")
+@pytest.mark.parametrize(
+    "name", ["qwen3_vl_30b_a3b_sft", "qwen3_vl_8b_long_video", "qwen3_vl_8b_hierarchical_cp"]
+)
+def test_shipped_recipes_pass_without_a_gpu_and_without_a_warning(run, name):
+    code, out, _ = run(f"{RECIPES / 'qwen3_vl.py'}:{name}")
     assert code == 0
     assert "0 errors, 0 warnings" in out
 
