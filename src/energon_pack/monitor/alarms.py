@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a person has to hear about: dead workers, growing workers, crossed limits."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from energon_pack.config import MonitorConfig
 from energon_pack.memory import read_oom_kills
@@ -17,6 +17,15 @@ from energon_pack.sizes import format_size
 GOOD_NEWS: Final = frozenset({"steady"})
 
 
+class LastWords(NamedTuple):
+    """A death, with what is known of the worker from its packs and its ledger."""
+
+    death: Death
+    name: str
+    key: str | None
+    """Sample in work, or the last one in a pack that arrived."""
+
+
 class Alarms:
     """Turns snapshots into events, each said once until it has passed."""
 
@@ -27,11 +36,9 @@ class Alarms:
         self._known: dict[int, WorkerSnapshot] = {}
         self._oom_kills = read_oom_kills()
 
-    def events(
-        self, snapshot: Snapshot, deaths: Sequence[Death], in_work: Mapping[int, str]
-    ) -> list[Event]:
-        """Return what is new; ``in_work`` names the sample that a worker died on, by pid."""
-        events = [*self._died(snapshot, deaths, in_work), *self._grown(snapshot)]
+    def events(self, snapshot: Snapshot, deaths: Sequence[LastWords]) -> list[Event]:
+        """Return what is new in this snapshot, deaths before it included."""
+        events = [*self._died(snapshot, deaths), *self._grown(snapshot)]
         workers = {worker.name: worker for worker in snapshot.workers}
         for crossing in self._levels.crossings(snapshot):
             kind = "fail" if crossing.fails else "warn"
@@ -44,9 +51,7 @@ class Alarms:
         self._known = {worker.pid: worker for worker in snapshot.workers}
         return events
 
-    def _died(
-        self, snapshot: Snapshot, deaths: Sequence[Death], in_work: Mapping[int, str]
-    ) -> Iterator[Event]:
+    def _died(self, snapshot: Snapshot, deaths: Sequence[LastWords]) -> Iterator[Event]:
         if not deaths:
             return
         kills = read_oom_kills()
@@ -54,19 +59,12 @@ class Alarms:
         if kills > self._oom_kills:
             hint = "; the kernel has killed processes of this cgroup for want of memory"
         self._oom_kills = kills
-        for death in deaths:
+        for death, name, key in deaths:
             known = self._known.get(death.pid)
-            name = known.name if known else None
-            subject = f"worker {name} (pid {death.pid})" if known else f"worker pid {death.pid}"
-            key = in_work.get(death.pid) or (known.last_key if known else None)
             doing = f"; last sample {key}" if key else ""
             held = f"; it held {format_size(known.rss_bytes)}" if known else ""
-            yield Event(
-                time=snapshot.time,
-                kind="died",
-                message=f"{subject} {death}{doing}{held}{hint}",
-                worker=name,
-            )
+            message = f"worker {name} (pid {death.pid}) {death}{doing}{held}{hint}"
+            yield Event(time=snapshot.time, kind="died", message=message, worker=name)
 
     def _grown(self, snapshot: Snapshot) -> Iterator[Event]:
         growing = {worker.pid: worker for worker in snapshot.workers if worker.grows}

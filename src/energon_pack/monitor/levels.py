@@ -76,9 +76,9 @@ class Levels:
 
 
 def _total_reading(name: str, limit: Limit, snapshot: Snapshot) -> _Reading:
-    """Compare an amount with the rank's total, a share with all that count against the whole."""
+    """Compare an amount with the rank's total, a share with all that is used of the whole."""
     subject, value = f"rank {snapshot.rank} holds", snapshot.total_bytes
-    if limit.share is not None and snapshot.used_bytes > value:
+    if limit.share is not None:
         subject, value = f"the {snapshot.limit_source} holds", snapshot.used_bytes
     return _Reading(name, limit, snapshot.limit_bytes, None, subject, value)
 

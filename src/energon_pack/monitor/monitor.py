@@ -20,16 +20,17 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Self
 
 from energon_pack.config import MonitorConfig
 from energon_pack.ledger import Ledger
-from energon_pack.monitor.alarms import GOOD_NEWS, Alarms
+from energon_pack.monitor.alarms import GOOD_NEWS, Alarms, LastWords
 from energon_pack.monitor.columns import plain_table
 from energon_pack.monitor.exporters import FanOut, Sink, sinks_of
-from energon_pack.monitor.sampler import Sampler
+from energon_pack.monitor.roster import Death
+from energon_pack.monitor.sampler import Sampler, WorkDone
 from energon_pack.monitor.snapshot import Event, Snapshot
 from energon_pack.monitor.tally import Tally
 from energon_pack.stats import PackInfo
@@ -180,7 +181,7 @@ class MemoryMonitor:
             tallies = dict(self._tallies)
             work = {pid: tally.work() for pid, tally in tallies.items()}
         snapshot, deaths = self._sampler.sample(work)
-        events = self._alarms.events(snapshot, deaths, self._in_work() if deaths else {})
+        events = self._alarms.events(snapshot, self._last_words(deaths, work))
         self._deaths += len(deaths)
         self._warnings += sum(event.kind not in GOOD_NEWS for event in events)
         snapshot = replace(
@@ -197,13 +198,24 @@ class MemoryMonitor:
         self._latest = replace(snapshot, stop_reason=self.stop_reason())
         return self._latest
 
-    def _in_work(self) -> dict[int, str]:
-        return {
+    def _last_words(self, deaths: Sequence[Death], work: Mapping[int, WorkDone]) -> list[LastWords]:
+        if not deaths:
+            return []
+        in_work = {
             record.pid: f"{record.key} ({record.stage})"
             for ledger in self._ledgers
             for record in ledger.read()
             if record.key
         }
+        known = [(death, work.get(death.pid)) for death in deaths]
+        return [
+            LastWords(
+                death,
+                done.name if done else "unknown",
+                in_work.get(death.pid) or (done.last_key if done else None),
+            )
+            for death, done in known
+        ]
 
     def _act(self, events: Sequence[Event], snapshot: Snapshot) -> None:
         for event in events:

@@ -18,7 +18,7 @@ import psutil
 
 from energon_pack.config import MonitorConfig
 from energon_pack.errors import UserError
-from energon_pack.monitor.alarms import Alarms
+from energon_pack.monitor.alarms import Alarms, LastWords
 from energon_pack.monitor.sampler import Sampler
 from energon_pack.monitor.snapshot import Event, Snapshot, from_record
 
@@ -151,7 +151,8 @@ class LiveProcess:
             if history.latest:
                 history.latest = replace(history.latest, ended=True)
             return
-        events = self._alarms.events(snapshot, deaths, {})
+        last_words = [LastWords(death, "unknown", None) for death in deaths]
+        events = self._alarms.events(snapshot, last_words)
         history.add(replace(snapshot, events=tuple(events)))
 
 

@@ -29,6 +29,8 @@ class WorkDone:
 
     name: str
     packs: int
+    last_key: str | None
+    """Last sample in a pack that arrived."""
     figures: Mapping[str, Any]
     """Further fields of its ``WorkerSnapshot``."""
 
@@ -134,6 +136,7 @@ class Sampler:
             threads=memory.threads,
             cpu_seconds_total=memory.cpu_seconds,
             packs_total=work.packs if work else 0,
+            last_key=work.last_key if work else None,
             **followed.figures(left_bytes),
             **(work.figures if work else {}),
         )

@@ -58,7 +58,7 @@ class WorkerSnapshot:
     largest_key: str | None = None
     """Key of its largest candidate."""
     last_key: str | None = None
-    """Sample in work, or the last one in a pack that arrived."""
+    """Last sample in a pack that arrived."""
     growth_bytes_per_pack: float | None = _about("Growth of held memory a pack", default=None)
     growth_bytes_per_second: float | None = _about("Growth of held memory a second", default=None)
     grows: bool = _about("1 while it keeps growing after its warm-up", default=False)

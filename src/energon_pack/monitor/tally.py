@@ -49,7 +49,6 @@ class Tally:
             "buffer_bytes": stream.buffer_bytes,
             "largest_bytes": stream.largest_bytes,
             "largest_key": stream.largest_key or None,
-            "last_key": self._last_key,
         }
         name = f"{self._loader} {stream.worker_id}".strip()
-        return WorkDone(name, self._packs, figures)
+        return WorkDone(name, self._packs, self._last_key, figures)
