@@ -58,6 +58,7 @@ BROKEN: Final[dict[str, Facts]] = {
     "pipeline": {"parallel": {"pipeline_switches": ["model.pipeline_model_parallel_size=2"]}},
     "alignment": {"parallel": {"context": 4}},
     "eval-alignment": {"parallel": {"eval_context": 8}},
+    "eval-context": {"parallel": {"eval_context": 4}},
     "sequence-length": {
         "model": {"seq_length": 1234},
         "packing": {"seq_length": 1234, "alignment": 1},

@@ -108,6 +108,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "text-only-packs": ("dataset.text_only_packs",),
     "text-only-packs-fsdp": ("dataset.text_only_packs",),
     "alignment": ("dataset.alignment",),
+    "eval-context": ("dist.eval_context_parallel_size",),
     "sequence-length": ("dataset.seq_length",),
     "equal-lengths": ("model.seq_length",),
     "expert-dispatcher": ("model.moe_token_dispatcher_type",),
@@ -167,6 +168,7 @@ BROKEN = [
     Case("alignment", DENSE, {"model.sequence_parallel": True}),
     Case("alignment", EXPERTS, {"model.tensor_model_parallel_size": 2}),
     Case("eval-alignment", DENSE, {"dist.eval_context_parallel_size": 4}),
+    Case("eval-context", DENSE, {"dist.eval_context_parallel_size": 2, "dataset.alignment": 4}),
     Case(
         "sequence-length",
         DENSE,
@@ -307,6 +309,7 @@ KEPT = [
         {"comm_overlap": lambda: overlap_config(overlap_grad_reduce=False)},
     ),
     Case("eval-alignment", DENSE, {"dist.eval_context_parallel_size": 4, "dataset.alignment": 8}),
+    Case("eval-context", DENSE, {**HIERARCHY, "dist.eval_context_parallel_size": 2}),
     Case("per-token-loss", DENSE, {"model.calculate_per_token_loss": False, **HIERARCHY}),
     Case("hybridep-uneven-inputs", EXPERTS, FLEX),
     Case("expert-dispatcher", EXPERTS, {**FLEX, "model.expert_model_parallel_size": 1}),

@@ -110,7 +110,8 @@ def test_sequence_parallelism_that_finalize_turns_on_is_in_the_alignment(shipped
 
 
 def test_the_evaluation_context_size_is_in_the_alignment(shipped, data):
-    cfg = shipped("qwen3_vl_8b_sft", data, "+dist.eval_context_parallel_size=2")
+    own_loaders = "+dataset.skip_rules.eval-context='the launcher splits evaluation itself'"
+    cfg = shipped("qwen3_vl_8b_sft", data, "+dist.eval_context_parallel_size=2", own_loaders)
     assert cfg.dataset.alignment == 4
 
 

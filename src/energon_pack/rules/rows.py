@@ -54,6 +54,22 @@ def eval_alignment(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
+@rule("eval-context", "error")
+def eval_context(facts: RunFacts) -> Iterator[Fault]:
+    """Evaluation's context size is not above the training's."""
+    shape = facts.parallel
+    if shape.eval_context is not None and shape.context % shape.eval_context:
+        yield Fault(
+            setting="dist.eval_context_parallel_size",
+            value=shape.eval_context,
+            consequence="Megatron-Bridge tells a dataset the training's groups only, so ranks that "
+            f"share a row in evaluation but not in training (CP {shape.context}) would read "
+            "different packs and attend across them, without an error.",
+            fix=f"Set it to a divisor of {shape.context}; ranks of one training replica read the "
+            "same packs.",
+        )
+
+
 def _training_multiple(facts: RunFacts) -> int:
     shape = facts.parallel
     return required_multiple(
@@ -240,6 +256,7 @@ RULES: Final[tuple[Rule, ...]] = (
     pipeline,
     alignment,
     eval_alignment,
+    eval_context,
     sequence_length,
     equal_lengths,
     micro_batch,
