@@ -39,7 +39,7 @@ def plot_memory(path: Path, samples: Iterable[tuple[float, int, int]]) -> Path:
     for seconds, worker, size in samples:
         workers.setdefault(worker, []).append((seconds, size / MIB))
     with _axes(
-        path, "Memory per worker", "seconds since the start", "resident memory (MiB)"
+        path, "Memory per worker while packing", "seconds since the start", "resident memory (MiB)"
     ) as axes:
         for number, (worker, points) in enumerate(sorted(workers.items())):
             colour = WORKER_COLOURS[number % len(WORKER_COLOURS)]
