@@ -172,6 +172,7 @@ class WandbSink:
                 name=f"memory rank {self._rank}",
                 config={"rank": self._rank, "host": metrics.get("host")},
                 reinit="create_new",
+                settings=self._wandb.Settings(console="off"),  # the trainer's run has that
             )
         self._run.log({f"memory/{key}": value for key, value in numeric(metrics)}, step=step)
 
