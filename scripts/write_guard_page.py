@@ -75,6 +75,7 @@ BROKEN: Final[dict[str, Facts]] = {
     "expert-overlap": {
         "experts": {**_EXPERTS, "overlap": ["model.overlap_moe_expert_parallel_comm=True"]}
     },
+    "expert-sequence-parallel": {"experts": _EXPERTS},
     "expert-dispatcher": {"parallel": {"expert": 8}, "experts": _HYBRIDEP},
     "hybridep-uneven-inputs": {"experts": _HYBRIDEP, "packing": {"fixed_width": "never"}},
     "expert-padding": {"experts": _EXPERTS, "packing": {"fixed_width": "always"}},

@@ -60,7 +60,7 @@ class ParallelFacts:
     pipeline: int = 1
     expert: int = 1
     sequence_parallel: bool = False
-    """As resolved: a mixture of experts with tensor parallelism has it."""
+    """As resolved: Qwen3-VL's mixtures of experts with tensor parallelism have it."""
     eval_context: int | None = None
     """Context size of evaluation; None when it is that of training."""
     world_size: int | None = None

@@ -128,11 +128,12 @@ def _parallel(reader: _Reader) -> ParallelFacts:
 
 
 def _sequence_parallel(reader: _Reader, tensor: int) -> bool:
-    """Qwen-VL mixtures of experts switch it on in ``finalize`` when TP > 1."""
+    """Qwen3-VL's mixtures of experts switch it on in ``finalize`` when TP > 1."""
     if tensor == 1:
         return False
-    moe = bool(reader.get("model.num_moe_experts"))
-    return bool(reader.get("model.sequence_parallel", False)) or moe
+    kinds = (kind.__name__ for kind in type(reader.cfg.model).__mro__)
+    resolved = any(name.startswith("Qwen3VLMoE") for name in kinds)
+    return resolved or bool(reader.get("model.sequence_parallel", False))
 
 
 def _model(reader: _Reader, family: FamilyName) -> ModelFacts:

@@ -336,6 +336,7 @@ def test_packed_stock_recipes_break_no_rule(facts_of, name):
 def test_every_rule_is_broken_by_a_test():
     elsewhere = {
         "linear-attention-kernels",
+        "expert-sequence-parallel",
         "hierarchy-engine",
         "forward-step",
         "offline-lengths",
@@ -366,6 +367,14 @@ def test_unpacked_rows_need_an_older_engine_only(facts_of):
         software = dataclasses.replace(facts.software, transformer_engine=installed)
         report = check(dataclasses.replace(facts, software=software))
         assert ("hierarchy-engine" in {f.code for f in report.of("error")}) is breaks
+
+
+def test_experts_need_sequence_parallelism_where_the_model_does_not_switch_it_on(facts_of):
+    facts = facts_of(EXPERTS, {"model.tensor_model_parallel_size": 2, "dataset.alignment": 2})
+    assert check(facts).of("error") == ()
+    parallel = dataclasses.replace(facts.parallel, sequence_parallel=False)
+    errors = check(dataclasses.replace(facts, parallel=parallel)).of("error")
+    assert {finding.code for finding in errors} == {"expert-sequence-parallel"}
 
 
 @pytest.mark.parametrize(

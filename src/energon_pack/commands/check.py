@@ -20,7 +20,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 FOUND_ERRORS = 1
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command()
 @click.option("--recipe", metavar="FILE.py:NAME", help="Function that returns a config.")
 @click.option("--data", type=FILE, help="Dataset YAML for the recipe.")
 @click.option("--facts", type=FILE, help="Facts of the run in YAML, without Megatron-Bridge.")

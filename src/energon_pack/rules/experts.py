@@ -33,6 +33,21 @@ def expert_overlap(facts: RunFacts) -> Iterator[Fault]:
         )
 
 
+@rule("expert-sequence-parallel", "error")
+def expert_sequence_parallel(facts: RunFacts) -> Iterator[Fault]:
+    """Experts with tensor parallelism have sequence parallelism."""
+    shape = facts.parallel
+    if facts.experts.count and shape.tensor > 1 and not shape.sequence_parallel:
+        yield Fault(
+            setting="model.sequence_parallel",
+            value=False,
+            consequence="Megatron Core's MoE layer refuses to train with TP "
+            f"{shape.tensor} without it, at the first step; Qwen3-VL's models switch it on "
+            "themselves, others do not.",
+            fix="Set model.sequence_parallel=True.",
+        )
+
+
 @rule("expert-dispatcher", "warning")
 def expert_dispatcher(facts: RunFacts) -> Iterator[Fault]:
     """Experts exchange tokens with alltoall."""
@@ -136,6 +151,7 @@ def kernel_multiple(facts: RunFacts) -> Iterator[Fault]:
 
 RULES: Final[tuple[Rule, ...]] = (
     expert_overlap,
+    expert_sequence_parallel,
     expert_dispatcher,
     hybridep_uneven_inputs,
     expert_padding,

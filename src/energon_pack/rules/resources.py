@@ -8,7 +8,7 @@ from typing import Final
 from energon_pack.config import PackingConfig
 from energon_pack.facts import RunFacts
 from energon_pack.rules.base import Fault, Rule, Unknown, packing_of, rule
-from energon_pack.sizes import format_size
+from energon_pack.sizes import format_size, parse_size
 
 _OURS: Final = "energon-pack 0.1, Megatron-Energon 7.4.1"
 # Own pages of a worker with torch and transformers loaded; measured 190 MB, small buffers included.
@@ -70,9 +70,8 @@ def worker_memory(facts: RunFacts) -> Iterator[Fault | Unknown]:
     if waiting is None or limit is None or sample is None:
         yield Unknown("the mean size of a sample, or the memory limit")
         return
-    held = (packing.shuffle_buffer_size + packing.packing_buffer_size) * sample
     workers = _workers(packing) * facts.parallel.ranks_per_node
-    need = waiting + workers * (_IDLE_WORKER_BYTES + held)
+    need = waiting + workers * (_IDLE_WORKER_BYTES + _held_bytes(packing, sample))
     if need > limit:
         yield Fault(
             setting="dataset.shuffle_buffer_size, packing_buffer_size, num_workers",
@@ -84,6 +83,16 @@ def worker_memory(facts: RunFacts) -> Iterator[Fault | Unknown]:
             fix="Lower the buffers or the workers; shards of smaller samples shuffle as well with "
             "a smaller buffer.",
         )
+
+
+def _held_bytes(packing: PackingConfig, sample_bytes: int) -> int:
+    """Compressed bytes in a worker's two buffers."""
+    candidates = packing.packing_buffer_size * sample_bytes
+    if packing.packing_buffer_bytes:
+        candidates = min(candidates, parse_size(packing.packing_buffer_bytes))
+    if packing.spill_dir:
+        candidates = 0
+    return packing.shuffle_buffer_size * sample_bytes + candidates
 
 
 def _workers(packing: PackingConfig) -> int:
