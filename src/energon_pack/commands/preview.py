@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -93,12 +94,13 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _worker_table(result: "Preview") -> Table:
-    table = Table(title="Workers", title_justify="left", title_style="bold")
+    # Fits into 80 columns, which is what rich takes where there is no terminal.
+    table = Table(title="Workers", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for heading in (
         "worker",
         "packs",
         "fill",
-        "samples/pack",
+        "samples a pack",
         "candidates",
         "buffer MiB",
         "resident MiB",
