@@ -107,7 +107,7 @@ def _worker_table(result: "Preview") -> Table:
         "peak MiB",
         "first pack s",
     ):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
     for worker in result.as_dict()["workers"]:
         table.add_row(
             str(worker["worker_id"]),
