@@ -8,11 +8,8 @@ fixed blocks, rewritten in place: the sample it is working on, and its account o
 The trainer reads the files when a pass has ended or a worker has died. A write costs about 5 us.
 """
 
-import fcntl
 import json
 import os
-import shutil
-import tempfile
 import time
 import weakref
 from collections.abc import Iterator
@@ -24,9 +21,8 @@ from typing import Any, ClassVar
 import psutil
 
 from energon_pack.losses import Losses
+from energon_pack.scratch import scratch_folder
 
-_PREFIX = "energon-pack-ledger-"
-_LOCK = "in-use"
 _WORK_BYTES = 1024
 _ACCOUNT_BYTES = 16_384
 _DYING_S = 2.0
@@ -76,13 +72,8 @@ class Ledger:
     @classmethod
     def create(cls) -> "Ledger":
         """Make a folder on local disk that goes away with this object or its process."""
-        for leftover in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-            _remove_if_abandoned(leftover)
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        ledger = cls(folder)
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        weakref.finalize(ledger, _remove, folder, lock, os.getpid())
+        ledger = cls(Path())
+        ledger.folder = scratch_folder(ledger, "energon-pack-ledger-")
         return ledger
 
     def open(self, worker_id: int) -> None:
@@ -173,25 +164,3 @@ def _record(path: Path) -> WorkerRecord:
     work, account = text[:_WORK_BYTES], text[_WORK_BYTES:]
     fields = (json.loads(work) if work.strip() else {}) | (json.loads(account) if account else {})
     return WorkerRecord(worker_id=_number(path), **fields)
-
-
-def _remove(folder: Path, lock: int, owner: int) -> None:
-    if os.getpid() == owner:  # a forked worker inherits the finalizer, not the folder
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-
-def _remove_if_abandoned(folder: Path) -> None:
-    """Remove the folder of a killed trainer; a living one, or its workers, hold the lock."""
-    try:
-        lock = os.open(folder / _LOCK, os.O_RDWR)
-    except OSError:  # another user's, or just being made
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(lock)

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A packing policy bound to the limits of one dataset: what the window asks for its next pack."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from energon_pack.alignment import padded_length
 from energon_pack.candidate import Candidate
 from energon_pack.config import CostWeights, PackingConfig
 from energon_pack.policies import POLICIES, Item, Limits, Policy, Room
+from energon_pack.strict import ConfigError, Problem
 
 DUMMY_IMAGE_TOKENS = 3
 """Start, one visual token and end: what ``text_only_packs: dummy_image`` adds to a pack."""
@@ -25,7 +26,10 @@ class Selector:
 
     @classmethod
     def of(cls, config: PackingConfig) -> "Selector":
-        """Bind the policy that a config names to its limits."""
+        """Bind the policy that a config names to its limits; raises ``ConfigError``."""
+        problems = list(_problems(config))
+        if problems:
+            raise ConfigError(problems)
         limits = Limits(
             tokens=capacity(config),
             samples=config.max_samples_per_pack,
@@ -71,6 +75,14 @@ class Selector:
     def next_pack(self, items: Sequence[Item], mean_cost: float | None) -> list[int]:
         """Return the indices of the next pack, oldest first."""
         return self.policy.choose(items, self.limits, mean_cost)
+
+
+def _problems(config: PackingConfig) -> Iterator[Problem]:
+    if config.packing_policy not in POLICIES:
+        names = ", ".join(POLICIES)
+        yield Problem("packing_policy", f"is {config.packing_policy}; it can be {names}")
+    if config.text_only_packs == "with_media" and config.packing_policy != "window":
+        yield Problem("text_only_packs", "is with_media, which only packing_policy window can do")
 
 
 def capacity(config: PackingConfig) -> int:

@@ -110,6 +110,10 @@ def _parts(value: Any) -> Iterator[bytes]:
         for name, inner in value.items():
             yield name.encode()
             yield from _parts(inner)
+    elif isinstance(value, list | tuple):  # the loader turns tuples into lists
+        yield f"{len(value)} of".encode()
+        for inner in value:
+            yield from _parts(inner)
     elif hasattr(value, "__dict__"):
         yield from _parts(vars(value))
     else:

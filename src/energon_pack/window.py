@@ -14,10 +14,9 @@ cost. A restore measures the waiting candidates again, without decoding any.
 """
 
 import os
-import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -31,11 +30,12 @@ from energon_pack.config import PackingConfig
 from energon_pack.ledger import Ledger
 from energon_pack.losses import Losses
 from energon_pack.passes import PassDataset
-from energon_pack.policies import Item
 from energon_pack.refusal import SampleError
 from energon_pack.selector import Selector
 from energon_pack.sizes import parse_size
 from energon_pack.stats import StreamInfo
+from energon_pack.stopwatch import Stopwatch
+from energon_pack.waiting import Waiting
 
 _PACKS_IN_MEAN = 256
 """Packs over which the mean step cost runs."""
@@ -43,13 +43,6 @@ _FAULTS_OF_THE_PROGRAM = (FatalSampleError, ImportError, NameError, SyntaxError,
 
 Decode = Callable[[Candidate], Any]
 Assemble = Callable[[list[Any]], dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    candidate: Candidate
-    item: Item
-    media_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +72,9 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
             PassDataset(dataset, worker_config=worker_config), worker_config=worker_config
         )
         self._selector = Selector.of(config)
+        most_bytes = config.packing_buffer_bytes and parse_size(config.packing_buffer_bytes)
+        self._waiting = Waiting(buffer_size, most_bytes or None, config.spill_dir)
         self._buffer_size = buffer_size
-        self._buffer_bytes = config.packing_buffer_bytes and parse_size(config.packing_buffer_bytes)
         self._max_consecutive_skips = config.max_consecutive_skips
         self._on_overlong = config.on_overlong
         self._decode = decode
@@ -90,14 +84,14 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
 
     def reset_state_own(self) -> None:
         """Start afresh with an empty window."""
-        self._waiting: list[_Waiting] = []
+        self._waiting.clear()
         self._restored_keys: list[tuple[str, RestoreKey]] = []
         self._losses = Losses()
         self._decode_index = SampleIndex(self.worker_config, src=self)
         self._pack_index = SampleIndex(self.worker_config, src=self)
         self._cost_mean = 0.0
         self._cost_packs = 0
-        self._seconds: dict[str, float] = {}
+        self._stopwatch = Stopwatch()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield packs until the source has ended and the window is empty."""
@@ -114,23 +108,13 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
         """Read until the window is full; say whether it holds anything."""
         if self._waiting and self._selector.policy.empties_buffer:
             return True
-        with self._timed("fill"):
-            while self._has_room():
+        with self._stopwatch.timing("fill"):
+            while self._waiting.has_room:
                 sample = next(source, None)
                 if sample is None:
                     break
                 self._admit(sample)
         return bool(self._waiting)
-
-    def _has_room(self) -> bool:
-        if not self._waiting:
-            return True
-        return len(self._waiting) < self._buffer_size and (
-            not self._buffer_bytes or self._held_bytes() < self._buffer_bytes
-        )
-
-    def _held_bytes(self) -> int:
-        return sum(waiting.media_bytes for waiting in self._waiting)
 
     def _admit(self, sample: Candidate | Refused) -> None:
         if isinstance(sample, Refused):
@@ -140,41 +124,31 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
         cause = self._selector.too_big(item)
         if cause is None:
             self._losses.in_a_row["read"] = 0
-            self._waiting.append(_Waiting(sample, item, sample.media_bytes))
+            self._waiting.add(sample, item)
         else:
             self._lose(_refusal(sample, cause, f"fits no pack: {item}"), "read")
 
     def _next_pack(self) -> dict[str, Any] | None:
         """Choose, decode and assemble a pack; None when none of its members could be decoded."""
-        with self._timed("select"):
+        with self._stopwatch.timing("select"):
             candidates = self._take_next()
-        with self._timed("decode"):
+        with self._stopwatch.timing("decode"):
             members = [member for candidate in candidates if (member := self._decoded(candidate))]
         if not members:
             return None
-        with self._timed("assemble"), self._pack_index.ctx() as pack_index:
+        with self._stopwatch.timing("assemble"), self._pack_index.ctx() as pack_index:
             pack = self._assembled(pack_index, members)
         pack["pack_info"] = replace(pack["pack_info"], stream=self._stream_info(candidates))
         self.ledger.note(self._losses, packs=pack_index + 1)
         return pack
 
-    @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        """Add to the seconds of a stage that the next pack reports."""
-        started = time.perf_counter()
-        yield
-        self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - started
-
     def _take_next(self) -> list[Candidate]:
-        items = [waiting.item for waiting in self._waiting]
-        mean = self._cost_mean if self._cost_packs else None
-        chosen = set(self._selector.next_pack(items, mean))
+        items = self._waiting.items
+        chosen = self._selector.next_pack(items, self._cost_mean if self._cost_packs else None)
         cost = sum(items[index].cost for index in chosen)
         self._cost_packs = min(self._cost_packs + 1, _PACKS_IN_MEAN)
         self._cost_mean += (cost - self._cost_mean) / self._cost_packs
-        taken = [waiting.candidate for i, waiting in enumerate(self._waiting) if i in chosen]
-        self._waiting = [waiting for i, waiting in enumerate(self._waiting) if i not in chosen]
-        return taken
+        return self._waiting.take(chosen)
 
     def _decoded(self, candidate: Candidate) -> _Member | None:
         """Decode one member; None, and counted, when it breaks."""
@@ -187,7 +161,7 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
             except SampleError as error:
                 refusal = _refusal(candidate, error.cause, str(error))
             except Exception as error:  # noqa: BLE001 - one sample's fault costs that sample
-                refusal = _refusal(candidate, "unexpected", f"{type(error).__name__}: {error}")
+                refusal = _refusal(candidate, "unexpected", _with_place(error))
             else:
                 self._losses.in_a_row["decode"] = 0
                 return _Member(segment, decode_index, candidate)
@@ -218,36 +192,31 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
             )
 
     def _stream_info(self, taken: Sequence[Candidate]) -> StreamInfo:
-        largest = max(self._waiting, key=lambda w: w.media_bytes, default=None)
+        largest_key, largest_bytes = self._waiting.largest
         return StreamInfo(
             worker_id=self.worker_config.rank_worker_id(),
             pid=os.getpid(),
             pack_index=self._pack_index.current_idx - 1,
             candidates=len(self._waiting),
-            buffer_bytes=self._held_bytes(),
-            largest_key=largest.candidate.__key__ if largest else "",
-            largest_bytes=largest.media_bytes if largest else 0,
+            buffer_bytes=self._waiting.bytes_in_memory,
+            largest_key=largest_key,
+            largest_bytes=largest_bytes,
             skipped=self._losses.take_pending(),
             notes=dict(Counter(note for candidate in taken for note in candidate.notes)),
-            seconds=self._take_seconds(),
+            seconds=self._stopwatch.take(),
         )
-
-    def _take_seconds(self) -> dict[str, float]:
-        seconds, self._seconds = self._seconds, {}
-        return seconds
 
     def save_state(self) -> FlexState:
         """Return plain values: where the source is, and what is needed to measure again."""
         state = super().save_state()
-        keys = [(w.candidate.__key__, w.candidate.__restore_key__) for w in self._waiting]
-        state["candidates"] = keys or list(self._restored_keys)
+        state["candidates"] = self._waiting.keys or list(self._restored_keys)
         state["losses"] = self._losses.save_state()
         return state
 
     def restore_state(self, state: FlexState) -> None:
         """Take over a saved state; the waiting candidates are read when iteration starts."""
         super().restore_state(state)
-        self._waiting = []
+        self._waiting.clear()
         self._restored_keys = list(state["candidates"])
         self._losses = Losses.restored(state["losses"])
 
@@ -305,3 +274,9 @@ def _refusal(candidate: Candidate, cause: str, message: str) -> Refused:
         message=message,
         length=candidate.length,
     )
+
+
+def _with_place(error: Exception) -> str:
+    """Say what an error that no rule names was, and where it came from."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
