@@ -100,14 +100,14 @@ def _worker_table(result: "Preview") -> Table:
         "worker",
         "packs",
         "fill",
-        "samples a pack",
+        "samples\na pack",
         "candidates",
-        "buffer MiB",
-        "resident MiB",
-        "peak MiB",
-        "first pack s",
+        "buffer\nMiB",
+        "resident\nMiB",
+        "peak\nMiB",
+        "first\npack s",
     ):
-        table.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
+        table.add_column(heading, justify="right")
     for worker in result.as_dict()["workers"]:
         table.add_row(
             str(worker["worker_id"]),
