@@ -85,7 +85,12 @@ def check(recipe: str, data: Path, gpus: int, overrides: tuple[str, ...]) -> Non
     from energon_pack.bridge.dry_run import dry_run
 
     with assumed_device():
-        cfg = build(recipe, data, overrides)
+        try:
+            cfg = build(recipe, data, overrides)
+        except (OSError, ValueError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{recipe} cannot be built here: {error}") from error
     for line in dry_run(cfg):
         click.echo(line)
 

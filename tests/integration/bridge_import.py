@@ -1,12 +1,28 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron-Bridge's stock recipes without a hub: they read only a model's Hugging Face config."""
+"""Megatron-Bridge's stock recipes without a hub, and the recipes that are shipped with us."""
 
 import os
 from pathlib import Path
 from typing import Any
 
 from energon_pack.bridge.without_gpu import assumed_device
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+# name: module, GPUs, alignment
+SHIPPED = {
+    "qwen25_vl_7b_sft": ("qwen25_vl", 2, 1),
+    "qwen25_vl_7b_lora": ("qwen25_vl", 1, 1),
+    "qwen3_vl_8b_sft": ("qwen3_vl", 2, 1),
+    "qwen3_vl_8b_lora": ("qwen3_vl", 1, 1),
+    "qwen3_vl_30b_a3b_sft": ("qwen3_vl", 8, 1),
+    "qwen3_vl_30b_a3b_lora": ("qwen3_vl", 4, 1),
+    "qwen3_vl_8b_long_video": ("qwen3_vl", 8, 8),
+    "qwen3_vl_8b_hierarchical_cp": ("qwen3_vl", 16, 16),
+    "qwen35_vl_4b_sft": ("qwen35_vl", 2, 1),
+    "qwen35_vl_4b_lora": ("qwen35_vl", 1, 1),
+}
 
 _VISION = {"depth": 27, "hidden_size": 1152, "num_heads": 16, "out_hidden_size": 4096}
 _QWEN3_8B = {
@@ -84,3 +100,11 @@ def stock_recipe(name: str) -> Any:
 
     with assumed_device():
         return getattr(qwen_vl, f"{name}_config")()
+
+
+def validate(cfg: Any) -> None:
+    """Run Megatron-Bridge's own update and validation."""
+    from megatron.bridge.training.config import runtime_config_update
+
+    with assumed_device():
+        runtime_config_update(cfg)

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests against the real Megatron-Bridge share: one import, one hub cache a session."""
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.bridge_import import stock_recipe, use_hub
+from integration.bridge_import import RECIPES, SHIPPED, stock_recipe, use_hub
 
-from energon_pack.bridge.without_gpu import prepare_import
+from energon_pack.bridge.without_gpu import assumed_device, prepare_import
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,3 +38,20 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def recipe(bridge: Any) -> Any:
     """A function from a stock recipe's short name, such as ``qwen3_vl_8b_sft``, to its config."""
     return stock_recipe
+
+
+@pytest.fixture
+def shipped(bridge, monkeypatch, tmp_path):
+    """A function from a shipped recipe's name to its config, which validates here."""
+    monkeypatch.syspath_prepend(str(RECIPES))
+
+    def build(name, data, *overrides):
+        module, gpus, _ = SHIPPED[name]
+        monkeypatch.setenv("WORLD_SIZE", str(gpus))
+        # Without Transformer Engine there is no fused permutation.
+        here = [f"checkpoint.pretrained_checkpoint={tmp_path}", "model.moe_permute_fusion=False"]
+        __import__(module)
+        with assumed_device():
+            return getattr(sys.modules[module], name)(data, [*here, *overrides])
+
+    return build

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Megatron-Bridge's own training loop runs on packs: ten steps, evaluation, checkpoint, resume."""
 
+import ast
 import dataclasses
 from collections import Counter
 
 import pytest
+from torch.multiprocessing import start_processes
 
 from energon_pack.family import load_family
 
@@ -114,3 +116,41 @@ def test_tensorboard_has_the_figures_of_the_packs_at_every_step(trained):
     assert events.Scalars("packing/worker_bytes_max")[-1].value > 100 << 20
     assert events.Scalars("packing/skipped/overlong")[-1].value > 0
     assert all(event.value > 0 for event in events.Scalars("packing/tokens_per_second"))
+
+
+def _stopped_rank(rank, data, folder):
+    """Train as one of two ranks; only the second has a limit that its workers are above."""
+    from integration.bridge_import import stock_recipe
+    from integration.cpu import cpu_config, cpu_run, on_cpu, process_groups
+
+    from energon_pack.bridge import PackingCallback
+
+    limit = "1MiB" if rank == 1 else "1000GiB"
+    monitor = dataclasses.replace(data.monitor, interval_s=0.1, fail_worker=limit)
+    callback = PackingCallback()
+    with on_cpu(), process_groups(folder, rank=rank, world=2) as groups:
+        cfg = cpu_config(
+            stock_recipe("qwen3_vl_8b_sft"),
+            dataclasses.replace(data, monitor=monitor),
+            "train.train_iters=50",
+            "validation.eval_iters=0",
+            f"checkpoint.save={folder}",
+        )
+        with cpu_run(cfg, groups, folder / "energon") as here:
+            try:
+                here.train(load_family(data.model), [callback])
+            except SystemExit as stop:
+                result = (stop.code, here.checkpoints.saved, callback.stop_reason)
+                (folder / f"{rank}.txt").write_text(repr(result))
+
+
+def test_a_memory_limit_on_one_rank_stops_all_in_order_with_a_checkpoint(bridge, data, tmp_path):
+    start_processes(_stopped_rank, args=(data, tmp_path), nprocs=2, start_method="fork")
+    first, second = ((tmp_path / f"{rank}.txt").read_text() for rank in range(2))
+    assert first == second
+    code, (step,), reason = ast.literal_eval(first)
+    assert code == 0
+    assert 1 <= step < 50
+    assert reason.startswith("rank 1: ")
+    states = tmp_path / "energon" / f"iter_{step:07}"
+    assert len(list(states.glob("train_dataloader_dprank*.pt"))) == 2

@@ -4,59 +4,18 @@
 
 import dataclasses
 import sys
-from pathlib import Path
 
 import pytest
+from integration.bridge_import import RECIPES, SHIPPED, validate
 
-from energon_pack.bridge.without_gpu import assumed_device
 from energon_pack.config import PackingConfig
 from energon_pack.errors import UserError
 from energon_pack.guard import GuardError
-
-RECIPES = Path(__file__).parents[2] / "recipes"
-
-# recipe: module, GPUs, alignment
-SHIPPED = {
-    "qwen25_vl_7b_sft": ("qwen25_vl", 2, 1),
-    "qwen25_vl_7b_lora": ("qwen25_vl", 1, 1),
-    "qwen3_vl_8b_sft": ("qwen3_vl", 2, 1),
-    "qwen3_vl_8b_lora": ("qwen3_vl", 1, 1),
-    "qwen3_vl_30b_a3b_sft": ("qwen3_vl", 8, 1),
-    "qwen3_vl_30b_a3b_lora": ("qwen3_vl", 4, 1),
-    "qwen3_vl_8b_long_video": ("qwen3_vl", 8, 8),
-    "qwen3_vl_8b_hierarchical_cp": ("qwen3_vl", 16, 16),
-    "qwen35_vl_4b_sft": ("qwen35_vl", 2, 1),
-    "qwen35_vl_4b_lora": ("qwen35_vl", 1, 1),
-}
 
 
 @pytest.fixture
 def data():
     return PackingConfig(path="/data/images", model="Qwen/Qwen3-VL-8B-Instruct", seq_length=8192)
-
-
-@pytest.fixture
-def shipped(bridge, monkeypatch, tmp_path):
-    """A function from a shipped recipe's name to its config, which validates here."""
-    monkeypatch.syspath_prepend(str(RECIPES))
-
-    def build(name, data, *overrides):
-        module, gpus, _ = SHIPPED[name]
-        monkeypatch.setenv("WORLD_SIZE", str(gpus))
-        # Without Transformer Engine there is no fused permutation.
-        here = [f"checkpoint.pretrained_checkpoint={tmp_path}", "model.moe_permute_fusion=False"]
-        __import__(module)
-        with assumed_device():
-            return getattr(sys.modules[module], name)(data, [*here, *overrides])
-
-    return build
-
-
-def validate(cfg):
-    from megatron.bridge.training.config import runtime_config_update
-
-    with assumed_device():
-        runtime_config_update(cfg)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -32,6 +32,8 @@ def dry_run(cfg: Any, *, packs: int = 4) -> Iterator[str]:
         read_facts(cfg, cfg.dataset.packing_config(), step="vlm_step"), cfg.dataset.skip_rules
     ).text()
     yield _validate(cfg)
+    if not (cfg.checkpoint.pretrained_checkpoint or cfg.checkpoint.load):
+        yield "finetune starts from weights only: set checkpoint.pretrained_checkpoint"
     topology = topology_of(cfg)
     yield from _plan(topology)
     config = cfg.dataset.resolved_config()
@@ -94,7 +96,8 @@ def _first_packs(config: PackingConfig, ranks: int, packs: int) -> Iterator[str]
         rank=0, world_size=ranks, num_workers=config.num_workers, seed_offset=config.seed
     )
     stats, start = PackStats(), time.perf_counter()
-    for pack in islice(build_loader(config, "train", worker_config=workers), packs):
+    loader = build_loader(config.unmonitored(), "train", worker_config=workers)
+    for pack in islice(loader, packs):
         stats.add(pack["pack_info"])
     yield (
         f"the first {stats.packs} packs of rank 0: {stats.fill:.1%} full, "

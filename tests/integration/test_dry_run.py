@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""The launcher's dry run on a machine without GPU, Transformer Engine or weights."""
+
+import importlib
+
+import pytest
+from integration.bridge_import import RECIPES
+
+from energon_pack.errors import UserError
+
+
+@pytest.fixture
+def launcher(bridge, monkeypatch):
+    monkeypatch.syspath_prepend(str(RECIPES))
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    yield importlib.import_module("train")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+
+
+def test_a_dry_run_tells_the_plan_and_the_first_packs(launcher, demo_folder, capsys):
+    launcher.check("qwen3_vl_8b_sft", demo_folder / "data.yaml", 4, ("dataset.num_workers=1",))
+    report = capsys.readouterr().out
+    assert "guard: 0 errors" in report
+    assert "Megatron-Bridge's own validation passed" in report
+    assert "set checkpoint.pretrained_checkpoint" in report
+    assert "16 on each of 2 data-parallel ranks, 131072 token slots" in report
+    assert "an epoch: 65 conversations" in report
+    assert "the first 4 packs of rank 0: " in report
+
+
+def test_a_dry_run_says_what_megatron_bridge_could_not_check_here(launcher, demo_folder, capsys):
+    launcher.check("qwen3_vl_30b_a3b_sft", demo_folder / "data.yaml", 8, ())
+    report = capsys.readouterr().out
+    assert "validation stopped here: fused permutation" in report
+    assert "the first 4 packs of rank 0: " in report
+
+
+def test_a_recipe_whose_model_config_is_not_to_be_had_is_one_sentence(
+    launcher, demo_folder, monkeypatch, tmp_path
+):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(UserError, match="qwen3_vl_8b_sft cannot be built here"):
+        launcher.check("qwen3_vl_8b_sft", demo_folder / "data.yaml", 2, ())
+
+
+def test_the_launchers_list_has_every_recipe_function(launcher):
+    for name, module in launcher.MODULES.items():
+        assert callable(getattr(importlib.import_module(module), name))
