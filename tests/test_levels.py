@@ -3,10 +3,9 @@
 
 import pytest
 
-from energon_pack.config import MonitorConfig
+from energon_pack.config import ConfigError, MonitorConfig
 from energon_pack.monitor.levels import Levels
 from energon_pack.monitor.snapshot import Snapshot, WorkerSnapshot
-from energon_pack.sizes import SizeError
 
 MIB = 1 << 20
 
@@ -86,7 +85,12 @@ def test_nearly_full_shared_memory_is_a_warning():
     assert not crossing.fails
 
 
-@pytest.mark.parametrize("setting", ["warn_worker", "fail_worker", "warn_total", "fail_total"])
-def test_a_limit_that_is_none_is_refused_with_its_place(setting):
-    with pytest.raises(SizeError, match=rf"monitor\.{setting}: 'lots' is no amount of memory"):
-        levels(**{setting: "lots"})
+def test_limits_that_are_none_are_refused_together_each_with_its_setting():
+    with pytest.raises(ConfigError) as caught:
+        MonitorConfig(interval_s=0, warn_worker="lots", fail_total="120%")
+    assert [problem.path for problem in caught.value.problems] == [
+        "interval_s",
+        "warn_worker",
+        "fail_total",
+    ]
+    assert "'lots' is no amount of memory; write one like 512MiB" in str(caught.value)

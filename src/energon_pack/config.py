@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a user sets: the dataset YAML as one frozen dataclass, with a reason for each default."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from energon_pack.sizes import SizeError, parse_limit
 from energon_pack.strict import ConfigError, Problem, load_yaml, parse_dataclass
 
 __all__ = ["ConfigError", "CostWeights", "MonitorConfig", "PackingConfig", "load_config"]
@@ -36,9 +38,10 @@ class MonitorConfig:
     fail_worker: str | None = None
     """One worker's resident memory above which the run stops in order."""
     warn_total: str | None = "80%"
-    """A rank's total (trainer and workers) above which a warning is logged once."""
+    """Trainer and workers of a rank above which a warning is logged once; as a share, all that is
+    used of the cgroup, which the ranks of a node may have together."""
     fail_total: str | None = None
-    """A rank's total above which the run stops in order."""
+    """The same above which the run stops in order."""
     log: bool = True
     """Write warnings and a line a minute through ``logging``."""
     jsonl: str | None = None
@@ -51,6 +54,24 @@ class MonitorConfig:
     """Port of a Prometheus endpoint; rank r listens on port + r."""
     prometheus_textfile: str | None = None
     """File for node_exporter's textfile collector."""
+
+    def __post_init__(self) -> None:
+        """Check interval and limits; raise one ``ConfigError`` with all problems."""
+        problems = list(_monitor_problems(self))
+        if problems:
+            raise ConfigError(problems)
+
+
+def _monitor_problems(config: MonitorConfig) -> Iterator[Problem]:
+    if not config.interval_s > 0:
+        yield Problem("interval_s", f"is {config.interval_s}; it must be above 0 seconds")
+    for name in ("warn_worker", "fail_worker", "warn_total", "fail_total"):
+        text = getattr(config, name)
+        try:
+            if text is not None:
+                parse_limit(text)
+        except SizeError as error:
+            yield Problem(name, str(error))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -30,7 +30,7 @@ class Alarms:
     """Turns snapshots into events, each said once until it has passed."""
 
     def __init__(self, config: MonitorConfig) -> None:
-        """Use the limits of ``config``. Raises ``SizeError`` for one that is none."""
+        """Use the limits of ``config``."""
         self._levels = Levels(config)
         self._growing: set[int] = set()
         self._known: dict[int, WorkerSnapshot] = {}

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from energon_pack.config import MonitorConfig
 from energon_pack.monitor.snapshot import Snapshot
-from energon_pack.sizes import Limit, SizeError, format_size, parse_limit
+from energon_pack.sizes import Limit, format_size, parse_limit
 
 _LIMITS: Final = ("warn_worker", "fail_worker", "warn_total", "fail_total")
 # A value has to fall this far below its limit before a new crossing counts.
@@ -38,14 +38,9 @@ class Levels:
     """The limits of one monitor and the values now above them."""
 
     def __init__(self, config: MonitorConfig) -> None:
-        """Read the limits. Raises ``SizeError`` with the setting that is no amount of memory."""
-        self._limits: dict[str, Limit] = {}
-        for name in _LIMITS:
-            text = getattr(config, name)
-            try:
-                self._limits |= {name: parse_limit(text)} if text is not None else {}
-            except SizeError as error:
-                raise SizeError(f"monitor.{name}: {error}") from None
+        """Watch the limits that ``config`` sets."""
+        texts = {name: getattr(config, name) for name in _LIMITS}
+        self._limits = {name: parse_limit(text) for name, text in texts.items() if text}
         self._above: set[tuple[str, str | None]] = set()
 
     def crossings(self, snapshot: Snapshot) -> list[Crossing]:

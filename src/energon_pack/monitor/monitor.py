@@ -70,8 +70,7 @@ class MemoryMonitor:
         """Prepare; nothing runs before ``start``, ``watch`` or ``with``.
 
         ``rank`` defaults to the launcher's ``RANK`` or ``SLURM_PROCID``, ``sinks`` to what
-        ``config`` asks for. Raises ``UserError`` for a limit that is none, or a package that is not
-        installed.
+        ``config`` asks for. Raises ``UserError`` for a package that is not installed.
         """
         self.config = config or MonitorConfig()
         self.rank = _launched_rank() if rank is None else rank
@@ -116,7 +115,8 @@ class MemoryMonitor:
     def watch(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield what ``loader`` does, packed or not.
 
-        Raises ``WorkerMemoryError`` after a ``fail`` limit was crossed.
+        Raises ``WorkerMemoryError`` after a ``fail`` limit was crossed; it takes nothing more from
+        the loader then, so a state saved after the error misses no pack.
         """
         self.start()
         for batch in loader:
@@ -125,8 +125,8 @@ class MemoryMonitor:
                 self.observe(info, batch.get("__keys__") or ())
             else:
                 self._batches += 1
-            self.check()
             yield batch
+            self.check()
 
     def check(self) -> None:
         """Raise ``WorkerMemoryError`` when a ``fail`` limit was crossed; costs nothing."""

@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: 2026 The energon-pack authors
+# SPDX-License-Identifier: Apache-2.0
+"""The monitor on the real path: Energon's loader, its workers, their packs."""
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+import torch
+
+from energon_pack import MonitorConfig, build_loader
+from energon_pack.monitor import WorkerMemoryError
+from energon_pack.monitor.snapshot import from_record
+
+
+def snapshots(file):
+    return [from_record(json.loads(line)) for line in file.open()]
+
+
+def monitored(config, **settings):
+    return replace(config, monitor=MonitorConfig(**{"interval_s": 0.1, **settings}))
+
+
+def test_every_worker_of_an_energon_loader_is_seen_with_its_packs(demo_config, tmp_path):
+    loader = build_loader(monitored(demo_config, jsonl=str(tmp_path)))
+    packs = iter(loader)
+    for _ in islice(packs, 24):
+        time.sleep(0.05)
+    packs.close()
+    (file,) = tmp_path.iterdir()
+    seen = snapshots(file)
+    assert seen[-1].ended
+    at_work = next(s for s in reversed(seen) if sum(w.packs_total > 0 for w in s.workers) == 2)
+    assert [worker.name for worker in at_work.workers] == ["0", "1"]
+    for worker in at_work.workers:
+        assert worker.candidates > 0
+        assert worker.buffer_bytes > 0
+        assert worker.largest_bytes > 0
+        assert worker.largest_key
+        assert 0 < worker.fill_ratio <= 1
+    assert not any(snapshot.events for snapshot in seen)
+
+
+def read_slowly(loader, taken):
+    for pack in loader:
+        taken.append(pack)
+        time.sleep(0.2)
+
+
+def same(pack, other):
+    return pack["__keys__"] == other["__keys__"] and torch.equal(
+        pack["input_ids"], other["input_ids"]
+    )
+
+
+def test_after_a_fail_limit_ended_the_run_the_packs_continue_exactly(demo_config):
+    plain = replace(demo_config, monitor=MonitorConfig(enabled=False))
+    expected = list(islice(build_loader(plain), 10))
+    loader, taken = build_loader(monitored(demo_config, fail_worker="100MiB")), []
+    with pytest.raises(WorkerMemoryError, match=r"above fail_worker \(100MiB\)"):
+        read_slowly(loader, taken)
+    assert len(taken) < len(expected)
+    state = loader.save_state()
+    resumed = build_loader(plain)
+    resumed.restore_state(state)
+    taken += islice(resumed, len(expected) - len(taken))
+    assert len(taken) == len(expected)
+    assert all(map(same, taken, expected))
+
+
+def test_a_killed_worker_is_told_with_the_sample_in_work(demo_config, tmp_path):
+    file = tmp_path / "run.jsonl"
+    loader = build_loader(monitored(demo_config, jsonl=str(file)))
+    packs = iter(loader)
+    pid = next(packs)["pack_info"].stream.pid
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="worker"):
+        list(packs)
+    (event,) = [event for s in snapshots(file) for event in s.events if event.kind == "died"]
+    assert f"(pid {pid}) was killed by SIGKILL" in event.message
+    assert "last sample " in event.message
