@@ -28,7 +28,6 @@ SOUND: Final[Facts] = {
         "seq_length": 8192,
         "kv_heads": 8,
         "vision_trained": True,
-        "fp8": "",
     },
     "parallel": {"tensor": 2, "context": 2, "world_size": 16},
     "batch": {"global_batch": 32, "eval_global": 32, "step": "vlm_step"},

@@ -10,7 +10,7 @@ from energon_pack.cli import main
 from energon_pack.rules import RULES
 
 SOUND = """
-model: {family: qwen3_vl, seq_length: 8192, kv_heads: 8, vision_trained: false, fp8: ""}
+model: {family: qwen3_vl, seq_length: 8192, kv_heads: 8, vision_trained: false}
 parallel: {tensor: 2, context: 2, world_size: 16, context_comm: [p2p]}
 batch: {global_batch: 16, eval_global: 16, step: vlm_step}
 packing: {path: data, model: processor, alignment: 4}
@@ -46,6 +46,8 @@ def test_an_error_exits_1_and_is_explained(check):
     )
     assert code == 1
     assert "packing-owners" in out
+    assert "dataset.enable_in_batch_packing = True" in out
+    assert "1 error, 0 warnings, 0 notes; " in out
 
 
 def test_json_has_every_part_of_a_finding(check):

@@ -47,8 +47,8 @@ class ModelFacts:
     idle_graphs: Switches = ()
     """Graph settings that stand without an implementation that would use them."""
     dist_train: Switches = ()
-    fp8: str | None = None
-    """Recipe of low precision; empty when there is none."""
+    fp8: str = ""
+    """Recipe of low precision, such as ``mxfp8``; empty when there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rich.markup import escape
 from rich.table import Table
 
 from energon_pack.config import PackingConfig
@@ -86,8 +87,9 @@ class Report:
 
     def summary(self) -> str:
         """Return the counts, in one line."""
-        counts = (f"{len(self.of(severity))} {severity}s" for severity in _ORDER)
-        return f"guard: {', '.join(counts)}, {len(self.unknown)} not checked"
+        counts = {severity: len(self.of(severity)) for severity in _ORDER}
+        said = (f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
+        return f"guard: {', '.join(said)}; {len(self.unknown)} not checked"
 
     def text(self) -> str:
         """Return the report for a log: the counts, then a line a finding."""
@@ -102,21 +104,15 @@ class Report:
         return json.dumps(dataclasses.asdict(self), indent=2)
 
     def table(self) -> Table:
-        """Return the report for a terminal."""
-        table = Table(show_lines=True)
-        for heading in ("rule", "setting", "what follows", "way out"):
-            table.add_column(heading, overflow="fold")
+        """Return the report for a terminal: a rule, and beside it what it found."""
+        table = Table("rule", "finding", show_lines=True)
         for finding in self.findings:
-            colour = _COLOURS[finding.severity]
-            table.add_row(
-                f"[{colour}]{finding.severity}[/]\n{finding.code}",
-                f"{finding.setting}\n= {finding.value}",
-                finding.consequence,
-                f"{finding.fix}\n[dim]{finding.versions}[/]",
-            )
+            head = f"[{_COLOURS[finding.severity]}]{finding.severity}[/]\n{finding.code}"
+            what = f"[bold]{finding.setting} = {escape(finding.value)}[/]\n{finding.consequence}"
+            table.add_row(head, f"{what}\n{finding.fix}\n[dim]{finding.versions}[/]")
         for title, rules in (("not checked", self.unknown), ("skipped", self.skipped)):
-            for unchecked in rules:
-                table.add_row(f"[dim]{title}[/]\n{unchecked.code}", "", unchecked.reason, "")
+            for rule in rules:
+                table.add_row(f"[dim]{title}[/]\n{rule.code}", escape(rule.reason))
         return table
 
 

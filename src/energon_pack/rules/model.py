@@ -29,7 +29,7 @@ def mtp(facts: RunFacts) -> Iterator[Fault]:
         facts.model.mtp,
         "Its loss on packed rows is reported corrupted under context parallelism with padding "
         "(Megatron-LM #4495 and #6205, open); without context parallelism nothing shows it right.",
-        "Set model.mtp_num_layers=None and leave {setting} unset.",
+        "Set {setting} back to its default, None or False.",
     )
 
 

@@ -17,8 +17,8 @@ def pipeline(facts: RunFacts) -> Iterator[Fault]:
         facts.parallel.pipeline_switches,
         "Stages exchange activations of a fixed shape, while widths differ from pack to pack; with "
         "virtual stages the loader's state is silently not restored.",
-        "Set model.pipeline_model_parallel_size=1 and leave {setting} at its default; use tensor "
-        "or context parallelism for memory.",
+        "Keep one pipeline stage, {setting} at its default; use tensor or context parallelism for "
+        "memory.",
     )
 
 
