@@ -101,9 +101,9 @@ def _worker_table(result: "Preview") -> Table:
         "packs",
         "fill",
         "samples\na pack",
-        "candidates",
+        "in\nbuffer",
         "buffer\nMiB",
-        "resident\nMiB",
+        "memory\nMiB",
         "peak\nMiB",
         "first\npack s",
     ):

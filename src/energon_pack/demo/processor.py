@@ -15,6 +15,7 @@ It takes about 10 s (20 s for Qwen3.5) and gives the same folder every time.
 import base64
 import importlib.util
 import itertools
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
@@ -22,6 +23,8 @@ from pathlib import Path
 from typing import Any, Final
 
 FAMILIES: Final = ("qwen2_5_vl", "qwen3_vl", "qwen3_5_vl")
+
+_LAST_FILE: Final = "processor_config.json"
 
 _COMMON_TOKENS: Final = (
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>",
@@ -112,9 +115,22 @@ def build_processor(family_name: str, folder: Path) -> Path:
     if family_name not in _RECIPES:
         message = f"family {family_name!r} is not known; give one of {', '.join(FAMILIES)}"
         raise ValueError(message)
-    if not (folder / "processor_config.json").exists():
-        _build(_RECIPES[family_name], _template(family_name)).save_pretrained(folder)
+    if not (folder / _LAST_FILE).exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            made = Path(scratch) / "made"
+            _build(_RECIPES[family_name], _template(family_name)).save_pretrained(made)
+            _move(made, folder)
     return folder
+
+
+def _move(made: Path, folder: Path) -> None:
+    """Put the whole folder there at once; another process may have been faster."""
+    try:
+        made.replace(folder)
+    except OSError:
+        if not (folder / _LAST_FILE).exists():
+            raise
 
 
 def _build(recipe: _Recipe, template: str) -> Any:

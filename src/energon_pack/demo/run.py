@@ -16,8 +16,8 @@ from energon_pack.family import load_family
 from energon_pack.loader import build_loader
 
 SAMPLES: Final = 480
-PACKS: Final = 80
-STEPS: Final = 40
+PACKS: Final = 60
+STEPS: Final = 30
 
 
 def demo_dataset(folder: Path, advance: Callable[[], object]) -> PackingConfig:

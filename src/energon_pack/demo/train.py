@@ -21,23 +21,23 @@ from energon_pack.family import Family
 
 
 def tiny_model(family: Family, *, seed: int = 0) -> Any:
-    """Return a float32 ``Qwen3VLForConditionalGeneration`` of about 20 million parameters."""
+    """Return a float32 ``Qwen3VLForConditionalGeneration`` of about 10 million parameters."""
     from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
-    hidden = 128
+    hidden = 64
     config = Qwen3VLConfig(
         text_config={
             "vocab_size": 151_936,
             "hidden_size": hidden,
-            "intermediate_size": 256,
+            "intermediate_size": 192,
             "num_hidden_layers": 2,
             "num_attention_heads": 2,
             "num_key_value_heads": 1,
-            "head_dim": 64,
+            "head_dim": 32,
             "rope_parameters": {
                 "rope_type": "default",
                 "rope_theta": 10_000.0,
-                "mrope_section": [12, 10, 10],
+                "mrope_section": [6, 5, 5],
                 "mrope_interleaved": True,
             },
         },
@@ -100,7 +100,7 @@ def train(
     model: Any,
     packs: Iterable[Pack],
     *,
-    learning_rate: float = 2e-3,
+    learning_rate: float = 4e-3,
     observe: Callable[[Step], None] = lambda _: None,
 ) -> list[Step]:
     """Make one AdamW step a pack and return the steps."""
