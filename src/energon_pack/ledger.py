@@ -4,7 +4,7 @@
 
 Packs carry the counts of lost samples, but a worker whose last samples are refused sends no further
 pack, and a worker that is killed sends nothing at all. So each worker keeps one small file of two
-fixed blocks, rewritten in place: the sample it is working on, and its account of packs and losses.
+lines, rewritten in place: the sample it is working on, and its account of packs and losses.
 The trainer reads the files when a pass has ended or a worker has died. A write costs about 5 us.
 """
 
@@ -23,8 +23,8 @@ import psutil
 from energon_pack.losses import Losses
 from energon_pack.scratch import scratch_folder
 
-_WORK_BYTES = 1024
-_ACCOUNT_BYTES = 16_384
+_ACCOUNT_AT = 4096
+"""Byte at which the account begins; the line before it is shorter."""
 _DYING_S = 2.0
 _KEY_CHARACTERS = 200
 _MESSAGE_CHARACTERS = 200
@@ -63,18 +63,11 @@ class Ledger:
     _opened: ClassVar["weakref.ref[Ledger] | None"] = None
     """The ledger that this process writes."""
 
-    def __init__(self, folder: Path) -> None:
-        """Use an existing folder; ``create`` makes one that is removed with the ledger."""
-        self.folder = folder
+    def __init__(self, folder: Path | None = None) -> None:
+        """Use a folder, or make one that goes away with this object or its process."""
+        self.folder = folder or scratch_folder(self, "energon-pack-ledger-")
         self._file = -1
         self._pid = -1
-
-    @classmethod
-    def create(cls) -> "Ledger":
-        """Make a folder on local disk that goes away with this object or its process."""
-        ledger = cls(Path())
-        ledger.folder = scratch_folder(ledger, "energon-pack-ledger-")
-        return ledger
 
     def open(self, worker_id: int) -> None:
         """Start this worker's file."""
@@ -90,7 +83,7 @@ class Ledger:
         """Note the sample in work; a forked process notes nothing before it has opened its file."""
         if self._pid == os.getpid():
             work = {"pid": self._pid, "key": key[-_KEY_CHARACTERS:], "stage": stage}
-            self._write(work, _WORK_BYTES, 0)
+            self._write(work, 0)
 
     def note(self, losses: Losses, *, packs: int, ended: bool = False) -> None:
         """Note the account."""
@@ -106,7 +99,7 @@ class Ledger:
             },
             "ended": ended,
         }  # fmt: skip
-        self._write(account, _ACCOUNT_BYTES, _WORK_BYTES)
+        self._write(account, _ACCOUNT_AT)
 
     @classmethod
     def work_on_in_this_process(cls, key: str, stage: str) -> None:
@@ -137,10 +130,8 @@ class Ledger:
         time.sleep(0.05)
         return self._dead_workers(until)
 
-    def _write(self, block: dict[str, Any], size: int, offset: int) -> None:
-        text = json.dumps(block).encode()
-        assert len(text) < size, text
-        os.pwrite(self._file, text.ljust(size), offset)
+    def _write(self, line: dict[str, Any], offset: int) -> None:
+        os.pwrite(self._file, json.dumps(line).encode() + b"\n", offset)
 
 
 def _is_dead(pid: int) -> bool:
@@ -161,6 +152,13 @@ def _number(path: Path) -> int:
 
 def _record(path: Path) -> WorkerRecord:
     text = path.read_bytes()
-    work, account = text[:_WORK_BYTES], text[_WORK_BYTES:]
-    fields = (json.loads(work) if work.strip() else {}) | (json.loads(account) if account else {})
-    return WorkerRecord(worker_id=_number(path), **fields)
+    work, account = _line(text[:_ACCOUNT_AT]), _line(text[_ACCOUNT_AT:])
+    return WorkerRecord(worker_id=_number(path), **work, **account)
+
+
+def _line(text: bytes) -> dict[str, Any]:
+    """Return a line's values; none of one that is just being written."""
+    try:
+        return dict(json.loads(text.partition(b"\n")[0] or b"{}"))
+    except ValueError:
+        return {}

@@ -79,7 +79,7 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
         self._on_overlong = config.on_overlong
         self._decode = decode
         self._assemble = assemble
-        self.ledger = Ledger.create()
+        self.ledger = Ledger()
         self.reset_state_own()
 
     def reset_state_own(self) -> None:
@@ -98,6 +98,7 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
         source = iter(self.dataset)
         self.ledger.open(self.worker_config.rank_worker_id())
         self._read_restored()
+        self.ledger.note(self._losses, packs=self._pack_index.current_idx)
         while self._fill(source):
             pack = self._next_pack()
             if pack is not None:
@@ -140,6 +141,7 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
             pack = self._assembled(pack_index, members)
         pack["pack_info"] = replace(pack["pack_info"], stream=self._stream_info(candidates))
         self.ledger.note(self._losses, packs=pack_index + 1)
+        self.ledger.work_on("", "")
         return pack
 
     def _take_next(self) -> list[Candidate]:
