@@ -123,6 +123,8 @@ def _check_processing(processor: Any, model: str) -> None:
     for switch in ("do_resize", "do_rescale", "do_normalize", "do_convert_rgb"):
         if not (getattr(image, switch) and getattr(video, switch)):
             raise ProcessorError(f"{model!r} sets {switch} to false, which is not followed here")
+    if getattr(video, "cap_pixels_per_frame", None):
+        raise ProcessorError(f"{model!r} sets cap_pixels_per_frame, which is not followed here")
     shared = ("patch_size", "merge_size", "temporal_patch_size", "rescale_factor", "resample",
               "image_mean", "image_std")  # fmt: skip
     for field in shared:

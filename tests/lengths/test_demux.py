@@ -88,10 +88,15 @@ def test_no_decoder_is_opened(codec, container, monkeypatch):
 def test_any_cut_of_a_clip_is_read_or_refused(codec, container):
     data = clip(frames(4, 64, 64), codec=codec, container=container)
     for stop in range(0, len(data), max(1, len(data) // 60)):
-        try:
-            assert 1 <= len(read_clip(data[:stop]).times) <= 4
-        except SampleError as error:
-            assert error.cause == "bad_video"
+        found = clip_or_cause(data[:stop])
+        assert found == "bad_video" or 1 <= len(found.times) <= 4
+
+
+def clip_or_cause(data):
+    try:
+        return read_clip(data)
+    except SampleError as error:
+        return error.cause
 
 
 @pytest.mark.parametrize(

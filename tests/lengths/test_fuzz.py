@@ -7,6 +7,7 @@ The default profile is small; ``-m full`` measures 1000 images and 200 clips a f
 
 import pickle
 import random
+import re
 from fractions import Fraction
 from io import BytesIO
 
@@ -78,10 +79,10 @@ def test_images_measure_as_the_processor_makes_them(count, bounds, family, proce
         messages = exchange("image", "Look: ", *["image"] * (len(cases) - 1), "what?")
         parts = {f"_{at}_jpg": data for at, data in enumerate(cases)}
         found = measure(bounded, raw(messages, **parts), exif=exif)
-        try:
-            real = processed(bounded, messages, images=[_as_read(data, exif) for data in cases])
-        except ValueError as error:
-            assert "aspect ratio" in str(error)
+        real = _processed_or_refused(
+            bounded, messages, images=[_as_read(data, exif) for data in cases]
+        )
+        if real is None:
             assert isinstance(found, Refused)
             assert found.cause == "bad_size"
             refusals += 1
@@ -89,6 +90,16 @@ def test_images_measure_as_the_processor_makes_them(count, bounds, family, proce
             assert isinstance(found, Candidate), found
             assert_same(found, real)
     assert refusals < done
+
+
+def _processed_or_refused(family, messages, **media):
+    """What the processor makes of media; None where it refuses their shape."""
+    try:
+        return processed(family, messages, **media)
+    except ValueError as error:
+        if not re.search("aspect ratio|must be larger than", str(error)):
+            raise
+        return None
 
 
 def _clip_case(rng: random.Random) -> bytes:
@@ -159,8 +170,8 @@ def test_frame_lists_are_kept_whole_with_their_time(count, fps, family):
     messages[0]["content"][0]["fps"] = fps
     sample = raw(messages)
     sample.parts["videos"] = pickle.dumps([stored])
-    candidate = measured(family, sample)
-    real = processed(
+    found = measure(family, sample)
+    real = _processed_or_refused(
         family,
         messages,
         videos=[frames_as_video(pictures)],
@@ -169,6 +180,10 @@ def test_frame_lists_are_kept_whole_with_their_time(count, fps, family):
         ],
         do_sample_frames=False,
     )
+    if real is None:  # transformers 5.24 takes no single frame for Qwen3-VL
+        assert isinstance(found, Refused)
+        return
+    candidate = found
     assert_same(candidate, real)
     assert candidate.media[0].grid[0] == -(-count // 2)
     assert candidate.notes == ()

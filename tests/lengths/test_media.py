@@ -104,10 +104,14 @@ def test_a_bomb_is_refused_before_anything_is_allocated():
 def test_any_cut_of_a_file_gives_its_size_or_a_refusal(file_format):
     data = encode(picture(12, 34), file_format)
     for stop in range(min(len(data), 700)):
-        try:
-            assert image_size(data[:stop])[:2] == (12, 34)
-        except SampleError as error:
-            assert error.cause == "bad_image"
+        assert size_or_cause(data[:stop]) in ((12, 34, False), "bad_image")
+
+
+def size_or_cause(data):
+    try:
+        return image_size(data)
+    except SampleError as error:
+        return error.cause
 
 
 @pytest.mark.parametrize(

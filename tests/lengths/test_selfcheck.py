@@ -43,10 +43,10 @@ def test_a_processor_that_fails_stops_with_its_error(qwen3, monkeypatch):
 
 def test_a_changed_resize_stops(qwen3, monkeypatch):
     module = transformers.models.qwen2_vl.image_processing_qwen2_vl
-    monkeypatch.setattr(module, "smart_resize", lambda *sizes, **bounds: (64, 64))
+    monkeypatch.setattr(module, "smart_resize", lambda *_, **__: (64, 64))
     self_check(qwen3, config())
-    monkeypatch.setattr("energon_pack.resize._rule_of", lambda part: lambda *s, **b: (96, 64))
-    with pytest.raises(SelfCheckError, match="makes .* tokens with grid .*the measurement"):
+    monkeypatch.setattr("energon_pack.resize._rule_of", lambda _: lambda *_, **__: (96, 64))
+    with pytest.raises(SelfCheckError, match=r"makes .* tokens with grid .*the measurement"):
         self_check(qwen3, config())
 
 

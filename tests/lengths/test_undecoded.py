@@ -112,33 +112,33 @@ def test_tools_of_their_own_field_reach_the_template(qwen3, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "fields", "parts", "question", "answer"),
+    ("name", "fields", "parts", "question"),
     [
         ("VQASample", "{image: jpg, context: txt, answers: json}",
-         {"jpg": JPEG, "txt": b"What?", "json": b'["A cat.", "A dog."]'}, "What?", "A cat."),
+         {"jpg": JPEG, "txt": b"What?", "json": b'["A cat.", "A dog."]'}, "What?"),
         ("VQASample", "{image: jpg, context: 'json[q]', answers: 'json[a]'}",
-         {"jpg": JPEG, "json": b'{"q": "What?", "a": ["A cat."]}'}, "What?", "A cat."),
+         {"jpg": JPEG, "json": b'{"q": "What?", "a": ["A cat."]}'}, "What?"),
         ("VQASample",
          "{image: jpg, context: txt, answers: 'json[a]', answer_weights: 'json[w]'}",
          {"jpg": JPEG, "txt": b"What?", "json": b'{"a": ["x", "A cat."], "w": [0.3, 0.7]}'},
-         "What?", "A cat."),
+         "What?"),
         ("VidQASample", "{video: mp4, context: txt, answers: json}",
-         {"mp4": CLIP, "txt": b"What?", "json": b'["A cat."]'}, "What?", "A cat."),
+         {"mp4": CLIP, "txt": b"What?", "json": b'["A cat."]'}, "What?"),
         ("MultiChoiceVQASample",
          "{image: jpg, context: txt, choices: 'json[c]', correct_choice_idx: 'json[i]'}",
          {"jpg": JPEG, "txt": b"What?", "json": b'{"c": ["x", "A cat."], "i": 1}'},
-         "What?", "A cat."),
+         "What?"),
         ("CaptioningSample", "{image: jpg, caption: txt}",
-         {"jpg": JPEG, "txt": b"A cat."}, "", "A cat."),
+         {"jpg": JPEG, "txt": b"A cat."}, ""),
     ],
 )  # fmt: skip
 def test_energons_own_samples_map_onto_a_conversation(
-    name, fields, parts, question, answer, qwen3, tmp_path
+    name, fields, parts, question, qwen3, tmp_path
 ):
     folder = write_dataset(tmp_path / "data", [parts], TYPED.format(name=name, fields=fields))
     candidate = measured(qwen3, raw_samples(folder)[0])
     text = qwen3.tokenizer.decode(candidate.ids[candidate.trained])
-    assert text == f"{answer}<|im_end|>\n"
+    assert text == "A cat.<|im_end|>\n"
     assert f"{question}<|im_end|>\n<|im_start|>assistant" in qwen3.tokenizer.decode(candidate.ids)
     assert len(candidate.media) == 1
 
