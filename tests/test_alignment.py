@@ -27,7 +27,9 @@ def test_the_multiple_of_known_topologies(shape, multiple):
 
 
 @given(SIZES, SIZES, st.booleans(), st.none() | SIZES)
-def test_the_multiple_serves_training_and_evaluation(tensor, context, sequence_parallel, evaluation):
+def test_the_multiple_serves_training_and_evaluation(
+    tensor, context, sequence_parallel, evaluation
+):
     multiple = required_multiple(
         ParallelShape(
             tensor=tensor,
