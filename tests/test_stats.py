@@ -13,9 +13,7 @@ INFOS = st.builds(
     width=st.integers(1, 120),
     seq_length=st.just(100),
     visual_tokens=st.integers(0, 9),
-    stream=st.builds(
-        StreamInfo, skipped=st.dictionaries(st.sampled_from("ab"), st.integers(1, 3))
-    ),
+    stream=st.builds(StreamInfo, skipped=st.dictionaries(st.sampled_from("ab"), st.integers(1, 3))),
 )
 
 
