@@ -31,7 +31,7 @@ Pack = dict[str, Any]
 """One packed row: the keys, shapes and types are those of the batch contract in the docs."""
 
 
-class PackingTaskEncoder(TaskEncoder[Any, Segment, Pack, Pack]):
+class PackingTaskEncoder(TaskEncoder[Any, Any, Pack, Pack]):  # Segment and Pack share a slot
     """Packs samples online; use it in ``build_loader`` or in Energon's ``get_train_dataset``.
 
     Building one runs the self-check: a probe image, clip and text go through the real processor

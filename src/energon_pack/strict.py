@@ -48,7 +48,7 @@ class _StrictLoader(yaml.SafeLoader):
     @override
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.constructor.ConstructorError(
                 None, None, "anchors and aliases are not read here; write the value out", mark
             )
