@@ -9,6 +9,7 @@ transformers, and the writing of its weights.
 """
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +103,7 @@ def process_groups(
     folder: Path, *, rank: int = 0, world: int = 1, tensor: int = 1
 ) -> Iterator[ProcessGroupCollection]:
     """Make gloo groups and Megatron Core's parallel state; yield the collection of groups."""
+    os.environ["WORLD_SIZE"] = str(world)
     store = dist.FileStore(str(folder / f"store-{world}-{tensor}"), world)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
     try:
@@ -110,6 +112,7 @@ def process_groups(
     finally:
         parallel_state.destroy_model_parallel()
         dist.destroy_process_group()
+        del os.environ["WORLD_SIZE"]
 
 
 class TinyQwen(MegatronModule):

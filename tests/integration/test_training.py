@@ -54,8 +54,7 @@ def run(data, folder, *, resume_from=None):
         def on_train_step_end(self, context):
             result.losses.append(context.loss_dict["lm loss"].item())
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WORLD_SIZE", "1")
+    with on_cpu(), process_groups(folder) as groups:
         cfg = cpu_config(
             stock_recipe("qwen3_vl_8b_sft"),
             data,
@@ -66,11 +65,7 @@ def run(data, folder, *, resume_from=None):
             f"checkpoint.save_interval={SAVED_AT}",
             f"logger.tensorboard_dir={folder / 'tensorboard'}",
         )
-        with (
-            on_cpu(),
-            process_groups(folder) as groups,
-            cpu_run(cfg, groups, folder / "checkpoints" / "energon") as here,
-        ):
+        with cpu_run(cfg, groups, folder / "checkpoints" / "energon") as here:
             if resume_from:
                 here.restore(SAVED_AT, resume_from.folder / "checkpoints" / "energon")
             here.train(load_family(data.model), [PackingCallback(), Watch()])

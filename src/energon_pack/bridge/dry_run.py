@@ -10,6 +10,7 @@
 import time
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from megatron.bridge.training.config import runtime_config_update
@@ -32,7 +33,8 @@ def dry_run(cfg: Any, *, packs: int = 4) -> Iterator[str]:
         read_facts(cfg, cfg.dataset.packing_config(), step="vlm_step"), cfg.dataset.skip_rules
     ).text()
     yield _validate(cfg)
-    if not (cfg.checkpoint.pretrained_checkpoint or cfg.checkpoint.load):
+    load = cfg.checkpoint.load
+    if not cfg.checkpoint.pretrained_checkpoint and not (load and Path(load).exists()):
         yield "finetune starts from weights only: set checkpoint.pretrained_checkpoint"
     topology = topology_of(cfg)
     yield from _plan(topology)
