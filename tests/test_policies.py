@@ -178,7 +178,7 @@ def test_a_pack_of_256_candidates_is_chosen_in_time(limits, most_ms):
     ]
     seconds = []
     for _ in range(30):
-        started = time.perf_counter()
+        started = time.process_time()
         window(items, limits, 40_000.0)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
     assert statistics.median(seconds) < most_ms / 1000

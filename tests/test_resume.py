@@ -5,6 +5,7 @@ import logging
 
 import pytest
 from megatron.energon import WorkerConfig
+from megatron.energon.savable_loader import SavableDataLoaderState, SavableDatasetCheckpoint
 
 from energon_pack.config import PackingConfig
 from energon_pack.encoder import PackingTaskEncoder
@@ -101,7 +102,7 @@ def test_a_checkpoint_without_loader_state_is_an_error_not_a_silent_restart():
     for state in (None, {}, "position"):
         with pytest.raises(ResumeError, match="holds no loader state of energon-pack"):
             guard.opened(state)
-    assert guard.opened(guard.sealed("position")) == "position"
+    assert guard.opened(guard.sealed(None)) is None
 
 
 def test_every_setting_is_either_in_the_fingerprint_or_named_as_free(demo_config, encoder):
@@ -109,3 +110,24 @@ def test_every_setting_is_either_in_the_fingerprint_or_named_as_free(demo_config
     free |= {"on_overlong", "max_consecutive_skips", "resume_mismatch"}
     names = {field.name for field in dataclasses.fields(PackingConfig)}
     assert names - free == names & fingerprint_of(demo_config, encoder).keys()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_worker_that_has_not_started_loses_no_pack(resumed):
+    not_started = SavableDatasetCheckpoint(state=None, offset=1)
+    running, where_it_was_resumed = SavableDatasetCheckpoint(state="s", offset=0), object()
+
+    def position(*worker_states):
+        return SavableDataLoaderState(
+            worker_states=list(worker_states), next_worker_id=1, micro_batch_size=None
+        )
+
+    guard = StateGuard({}, "error")
+    if resumed:
+        guard.opened(guard.sealed(position(running, where_it_was_resumed)))
+    saved = guard.sealed(position(running, not_started))["position"].worker_states
+    assert saved[0] is running
+    if resumed:
+        assert saved[1] is where_it_was_resumed
+    else:
+        assert (saved[1].state, saved[1].offset) == (None, 0)

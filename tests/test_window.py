@@ -43,7 +43,7 @@ def assert_resumes_at_every_pack(workers, per_worker, shuffle, **values):
     packs, states = [], []
     for pack in loader:
         packs.append(told(pack))
-        states.append(loader.save_state_rank())
+        states.append(loader.save_state())
     assert packs
     for done, state in enumerate(states, start=1):
         dataset = build(per_worker, workers=workers, shuffle=shuffle, **values)
@@ -75,12 +75,12 @@ from window_parts import build, loader_of
 loader = loader_of(build([40, 25][:max({workers}, 1)], workers={workers}))
 state = sys.stdin.buffer.read()
 if state:
-    loader.restore_state_rank(pickle.loads(state))
+    loader.restore_state(pickle.loads(state))
 packs = []
 for number, pack in enumerate(loader, start=1):
     packs.append((pack["__keys__"], pack["pack_info"].stream.skipped))
     if number == 4 and not state:
-        sys.stdout.buffer.write(pickle.dumps((packs, loader.save_state_rank())))
+        sys.stdout.buffer.write(pickle.dumps((packs, loader.save_state())))
         sys.stdout.flush()
     if number == 6 and not state:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -140,7 +140,7 @@ def test_iterating_again_after_a_resumed_end_starts_the_next_pass():
     loader = loader_of(build([20]))
     packs = read(loader)
     again = loader_of(build([20]))
-    assert read(again, loader.save_state_rank()) == []
+    assert read(again, loader.save_state()) == []
     assert [p["__keys__"] for p in again] == [p["__keys__"] for p in packs]
 
 
@@ -233,8 +233,8 @@ def test_skips_between_good_samples_never_stop_the_run():
 def test_a_candidate_that_became_unreadable_is_lost_and_the_rest_goes_on():
     loader = loader_of(build([40], decode=lambda candidate: candidate))
     packs = [next(it) for it in [iter(loader)] for _ in range(3)]
-    state = loader.save_state_rank()
-    window_state = state.worker_states[0]
+    state = loader.save_state()
+    window_state = state["position"].worker_states[0]
     while "candidates" not in window_state:
         window_state = window_state["datasets"][0]
     key, restore_key = window_state["candidates"][0]
@@ -251,7 +251,7 @@ def test_a_candidate_that_became_unreadable_is_lost_and_the_rest_goes_on():
 def test_a_shuffled_sample_that_became_unreadable_does_not_make_the_state_unloadable():
     loader = loader_of(build([40], shuffle=10))
     first = next(iter(loader))
-    state = loader.save_state_rank()
+    state = loader.save_state()
     dataset = build([40], shuffle=10)
     source_of(dataset).unreadable.update((0, n) for n in range(40))
     rest = read(loader_of(dataset), state)
@@ -326,7 +326,7 @@ def test_the_state_is_plain_and_small_at_buffer_64():
     iterator = iter(loader)
     for _ in range(30):
         next(iterator)
-    state = loader.save_state_rank().worker_states[0]
+    state = loader.save_state()["position"].worker_states[0]
     plain = {"builtins", "megatron.energon.state", "collections"}
 
     class Plain(pickle.Unpickler):
@@ -343,7 +343,7 @@ def test_decode_is_not_called_for_waiting_candidates_on_resume():
     loader = loader_of(build([60]))
     iterator = iter(loader)
     next(iterator)
-    state = loader.save_state_rank()
+    state = loader.save_state()
     decoded = []
 
     def watching(candidate):
@@ -351,7 +351,7 @@ def test_decode_is_not_called_for_waiting_candidates_on_resume():
         return decode(candidate)
 
     again = loader_of(build([60], decode=watching))
-    again.restore_state_rank(state)
+    again.restore_state(state)
     pack = next(iter(again))
     assert set(pack["__keys__"]) <= set(decoded)
     assert len(decoded) < 6

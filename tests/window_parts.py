@@ -13,8 +13,10 @@ from megatron.energon import (
 
 from energon_pack.candidate import Candidate, Refused
 from energon_pack.config import PackingConfig
+from energon_pack.loader import PackLoader
 from energon_pack.passes import resumable
 from energon_pack.refusal import SampleError
+from energon_pack.resume import StateGuard
 from energon_pack.stats import PackInfo
 from energon_pack.window import WindowPackingDataset
 
@@ -143,20 +145,21 @@ def source_of(dataset):
 
 
 def loader_of(dataset):
-    """Return a loader that takes a snapshot with every pack."""
-    return get_savable_loader(
+    """Return a loader that takes a snapshot with every pack, as ``build_loader`` does."""
+    loader = get_savable_loader(
         dataset,
         checkpoint_every_sec=0,
         checkpoint_every_min_n_samples=1,
         watchdog_timeout_seconds=None,
         gc_collect_every_n_steps=0,
     )
+    return PackLoader(loader, ledger=dataset.ledger, guard=StateGuard({}, "error"))
 
 
 def read(loader, state=None):
     """Return what is left of a pass, after a restore of ``state``."""
     if state is not None:
-        loader.restore_state_rank(state)
+        loader.restore_state(state)
     return list(loader)
 
 

@@ -11,11 +11,12 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from megatron.energon import SavableDataset
+from megatron.energon.savable_loader import SavableDataLoaderState, SavableDatasetCheckpoint
 
 from energon_pack.config import PackingConfig
 from energon_pack.errors import UserError
@@ -48,26 +49,45 @@ class ResumeError(UserError):
     """A saved state that this run cannot continue exactly."""
 
 
-@dataclass(frozen=True, slots=True)
 class StateGuard:
     """Keeps the fingerprint of a run beside the loader states that it saves."""
 
-    fingerprint: Fingerprint
-    resume_mismatch: Literal["error", "warn"]
+    def __init__(self, now: Fingerprint, resume_mismatch: Literal["error", "warn"]) -> None:
+        """Take this run's fingerprint and what to do about another one."""
+        self._now = now
+        self._resume_mismatch = resume_mismatch
+        self._opened: SavableDataLoaderState | None = None
 
-    def sealed(self, position: Any) -> dict[str, Any]:
+    def sealed(self, position: SavableDataLoaderState | None) -> dict[str, Any]:
         """Return what a checkpoint holds for the loader's position."""
-        return {"fingerprint": self.fingerprint, "position": position}
+        if position is not None:
+            position.worker_states = [
+                self._started(worker, state) for worker, state in enumerate(position.worker_states)
+            ]
+        return {"fingerprint": self._now, "position": position}
 
-    def opened(self, state: Any) -> Any:
+    def _started(self, worker: int, state: Any) -> Any:
+        """Mend the state of a worker that has not started yet.
+
+        Energon 7.4.1 then answers with no state and one pack to skip, so a resume would lose that
+        worker's first pack. It is where the run was resumed, or at the very start.
+        """
+        if not isinstance(state, SavableDatasetCheckpoint) or state.state or not state.offset:
+            return state
+        if self._opened is not None:
+            return self._opened.worker_states[worker]
+        return SavableDatasetCheckpoint(state=None, offset=0)
+
+    def opened(self, state: Any) -> SavableDataLoaderState | None:
         """Return the position of a saved state; raises ``ResumeError`` when it does not match."""
         if not isinstance(state, dict) or state.keys() != {"fingerprint", "position"}:
             raise ResumeError(
                 f"The checkpoint holds no loader state of energon-pack but {type(state).__name__}; "
                 "continuing would start the data over. Load a checkpoint with one, or start anew."
             )
-        check_fingerprint(state["fingerprint"], self.fingerprint, self.resume_mismatch)
-        return state["position"]
+        check_fingerprint(state["fingerprint"], self._now, self._resume_mismatch)
+        self._opened = state["position"]
+        return self._opened
 
 
 def fingerprint(
