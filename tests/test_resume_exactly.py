@@ -21,7 +21,10 @@ from energon_pack.verify import pack_hash
 
 PACKS = 8
 # Megatron-Bridge's restricted loader reads the generators' states through it.
-pytestmark = pytest.mark.filterwarnings("ignore:TypedStorage is deprecated:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:TypedStorage is deprecated:UserWarning"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+]
 
 
 @pytest.fixture(scope="module")

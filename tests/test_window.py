@@ -16,6 +16,9 @@ from window_parts import build, decode, loader_of, measure, read, source_of, tol
 from energon_pack.candidate import Candidate, Medium, Refused
 from energon_pack.refusal import SampleError
 
+# The grid goes up to more workers than a small machine has cores.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+
 GRID = [
     pytest.param(0, [40], 1, id="in-process"),
     pytest.param(0, [40], 8, id="shuffled"),

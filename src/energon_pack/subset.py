@@ -14,6 +14,7 @@ Cost: one shift and one "or" of ``room`` bits an item; 256 items and 32,768 toke
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +23,14 @@ _NEVER = 16_383
 """Use of a total that cannot be reached; twice that still fits int16."""
 _STEPS = 4096
 """Token totals that the search under further limits tells apart."""
-_EXAMINED = 32
-"""Fillings that the search under further limits looks at."""
+_EXAMINED = 16
+"""Totals for which a subset is looked up, the largest first."""
 
 
 def fillings(lengths: Sequence[int], room: int, tolerance: int) -> Iterator[list[int]]:
-    """Yield subsets of at most ``room`` tokens, the fullest first, one for each total.
+    """Yield subsets of at most ``room`` tokens, the fullest first, one for each of 16 totals.
 
-    The last is at most ``tolerance`` tokens emptier than the first, which is the fullest there is.
+    None is more than ``tolerance`` tokens emptier than the first, which is the fullest there is.
     """
     within = (1 << (room + 1)) - 1
     reach = [1]
@@ -37,9 +38,9 @@ def fillings(lengths: Sequence[int], room: int, tolerance: int) -> Iterator[list
         reach.append(reach[-1] | ((reach[-1] << length) & within))
     reach.reverse()
     best = reach[0].bit_length() - 1
-    for total in range(best, max(best - tolerance, 0) - 1, -1):
-        if reach[0] >> total & 1:
-            yield _walk(reach, lengths, total)
+    totals = range(best, max(best - tolerance, 0) - 1, -1)
+    for total in islice((total for total in totals if reach[0] >> total & 1), _EXAMINED):
+        yield _walk(reach, lengths, total)
 
 
 def _walk(reach: Sequence[int], lengths: Sequence[int], total: int) -> list[int]:
