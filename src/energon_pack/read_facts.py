@@ -49,8 +49,8 @@ def read_facts(cfg: Any, data: PackingConfig | None, *, step: str | None = None)
     """Read the facts of one run.
 
     ``data`` is our dataset, None for a config that Megatron-Bridge packs itself; ``step`` is the
-    name of the launcher's forward step where it is known. The world size is ``WORLD_SIZE`` of the
-    environment.
+    name of the launcher's forward step where it is known. The world size is that of torchrun or of
+    Slurm, as Megatron-Bridge takes it.
     """
     reader = _Reader(cfg)
     family = _family(cfg.model)
@@ -107,7 +107,8 @@ def _parallel(reader: _Reader) -> ParallelFacts:
     pipeline = reader.get("model.pipeline_model_parallel_size", 1)
     layout = ["virtual_pipeline_model_parallel_size", "pipeline_model_parallel_layout"]
     layout += ["num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"]
-    world = os.environ.get("WORLD_SIZE")
+    world = os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_NTASKS")
+    node = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("SLURM_NTASKS_PER_NODE")
     return ParallelFacts(
         tensor=tensor,
         context=context,
@@ -116,7 +117,7 @@ def _parallel(reader: _Reader) -> ParallelFacts:
         sequence_parallel=_sequence_parallel(reader, tensor),
         eval_context=None if eval_context == context else eval_context,
         world_size=int(world) if world else None,
-        ranks_per_node=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        ranks_per_node=int(node or 1),
         pipeline_switches=(
             *((f"model.pipeline_model_parallel_size={pipeline}",) if pipeline > 1 else ()),
             *reader.on(f"model.{name}" for name in layout),

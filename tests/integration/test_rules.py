@@ -459,5 +459,8 @@ def test_facts_do_not_change_when_megatron_bridge_has_finalised(packed, monkeypa
 
 def test_the_world_size_that_is_unknown_is_said(facts_of, monkeypatch):
     monkeypatch.delenv("WORLD_SIZE")
+    monkeypatch.delenv("SLURM_NTASKS", raising=False)
     report = check(facts_of(DENSE, {}))
     assert "global-batch" in {rule.code for rule in report.unknown}
+    monkeypatch.setenv("SLURM_NTASKS", "16")
+    assert facts_of(DENSE, {}).parallel.data == 8
