@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,7 +25,7 @@ from energon_pack.monitor.exporters import (
     rank_file,
     sinks_of,
 )
-from energon_pack.monitor.prometheus import PrometheusEndpoint, PrometheusTextfile
+from energon_pack.monitor.prometheus import ABOUT, PrometheusEndpoint, PrometheusTextfile
 from energon_pack.monitor.snapshot import Event, Snapshot, from_record
 
 MIB = 1 << 20
@@ -81,6 +82,14 @@ def test_prometheus_names_follow_its_conventions(record, tmp_path):
         assert family.documentation != family.name, "no help text"
         for sample in family.samples:
             assert (sample.name.endswith("_total")) == (family.type == "counter")
+
+
+@pytest.mark.parametrize("page", ["grafana.json", "memory.md"])
+def test_the_dashboard_and_the_docs_ask_for_series_that_exist(page):
+    text = (Path(__file__).parent.parent / "docs" / page).read_text()
+    asked = set(re.findall(r"\benergon_pack_\w+", text))
+    assert len(asked) >= 5
+    assert asked <= set(ABOUT)
 
 
 def test_a_textfile_is_replaced_and_gone_workers_are_gone(record, tmp_path):

@@ -9,6 +9,7 @@ import re
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -227,8 +228,11 @@ def test_after_a_resume_the_step_goes_on_where_it_was():
     monitor, sink = monitor_of()
     with monitor:
         monitor.observe(pack_of(0, 499)["pack_info"])
-    assert sink.snapshots[-1].step == 500
-    assert sink.snapshots[-1].packs_total == 1
+        info = pack_of(0, 500)["pack_info"]
+        monitor.observe(replace(info, stream=replace(info.stream, pid=1)))  # started again
+        monitor.observe(pack_of(0, 7)["pack_info"], loader="val")
+    assert sink.snapshots[-1].step == 501
+    assert sink.snapshots[-1].packs_total == 3
 
 
 def test_the_total_counts_pages_shared_by_fork_once():

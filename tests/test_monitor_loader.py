@@ -58,9 +58,9 @@ def same(pack, other):
 
 
 def test_after_a_fail_limit_ended_the_run_the_packs_continue_exactly(demo_config):
-    plain = replace(demo_config, monitor=MonitorConfig(enabled=False))
+    plain = replace(demo_config.unmonitored(), packing_buffer_size=8, shuffle_buffer_size=1)
     expected = list(islice(build_loader(plain), 10))
-    loader, taken = build_loader(monitored(demo_config, fail_worker="100MiB")), []
+    loader, taken = build_loader(monitored(plain, fail_worker="100MiB")), []
     with pytest.raises(WorkerMemoryError, match=r"above fail_worker \(100MiB\)"):
         read_slowly(loader, taken)
     assert len(taken) < len(expected)

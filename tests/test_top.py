@@ -77,6 +77,7 @@ def test_top_shows_a_line_for_each_rank_of_a_folder(tmp_path):
     ranks = [line.split()[0] for line in shown.splitlines() if "node" in line]
     assert ranks == ["0", "2", "11"]
     assert shown.count("1: 680 MiB") == 3
+    assert re.search(r"died +rank 11: worker 0 was killed", shown)
 
 
 @pytest.mark.parametrize("width", [80, 100, 140, 200])

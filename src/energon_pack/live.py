@@ -4,6 +4,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from rich import box
@@ -47,7 +48,11 @@ def render(histories: Sequence[History], width: int) -> RenderableType:
     known = [(history, history.latest) for history in histories if history.latest]
     if len(known) == 1:
         return _one_rank(*known[0], width)
-    events = [event for history, _ in known for event in history.events]
+    events = [
+        replace(event, message=f"rank {latest.rank}: {event.message}")
+        for history, latest in known
+        for event in history.events
+    ]
     return Group(_ranks(known), _events(events))
 
 

@@ -34,6 +34,7 @@ class Alarms:
         self._levels = Levels(config)
         self._growing: set[int] = set()
         self._known: dict[int, WorkerSnapshot] = {}
+        self._before: dict[int, WorkerSnapshot] = {}
         self._oom_kills = read_oom_kills()
 
     def events(self, snapshot: Snapshot, deaths: Sequence[LastWords]) -> list[Event]:
@@ -48,7 +49,8 @@ class Alarms:
             events.append(
                 Event(time=snapshot.time, kind=kind, message=message, worker=crossing.worker)
             )
-        self._known = {worker.pid: worker for worker in snapshot.workers}
+        # A worker on its way out is missing from one look before its death is known.
+        self._before, self._known = self._known, {w.pid: w for w in snapshot.workers}
         return events
 
     def _died(self, snapshot: Snapshot, deaths: Sequence[LastWords]) -> Iterator[Event]:
@@ -60,7 +62,7 @@ class Alarms:
             hint = "; the kernel has killed processes of this cgroup for want of memory"
         self._oom_kills = kills
         for death, name, key in deaths:
-            known = self._known.get(death.pid)
+            known = self._known.get(death.pid) or self._before.get(death.pid)
             doing = f"; last sample {key}" if key else ""
             held = f"; it held {format_size(known.rss_bytes)}" if known else ""
             message = f"worker {name} (pid {death.pid}) {death}{doing}{held}{hint}"

@@ -3,8 +3,9 @@
 """What processes cost together, when the exact figure is too dear to read each time.
 
 1. PSS counts each shared page once over all processes, but reading it walks their page tables:
-   10 ms a gigabyte. So all are read when a process comes or goes, which changes who shares what,
-   and else the one read longest ago, as often as a small share of one core allows.
+   10 ms a gigabyte. So each is read when it appears, and else the one read longest ago, as often as
+   a small share of one core allows. When a process comes or goes, which changes who shares what,
+   that share may be drawn in advance.
 2. In between, a process's PSS is its last one plus what its resident memory has changed by since.
 
 Example: a worker forked from a trainer of 2 GB shows 2.1 GB resident and 1.1 GB PSS. Later it shows
@@ -20,6 +21,7 @@ import psutil
 from energon_pack.memory import Footprint, ProcessMemory, read_footprint
 
 _CORE_SHARE: Final = 0.002
+_BURST_S: Final = 0.5
 
 
 class Footprints:
@@ -32,15 +34,19 @@ class Footprints:
         self._started = time.monotonic()
 
     def update(self, seen: Mapping[int, tuple[psutil.Process, ProcessMemory]]) -> None:
-        """Read as many as the budget allows; all of them when processes came or went."""
-        if seen.keys() != self._read_at.keys():
-            self._read_at.clear()
-            self._order = list(seen)
-            for pid in self._order:
-                self._read(pid, *seen[pid])
-        elif self._spent_s < _CORE_SHARE * (time.monotonic() - self._started):
-            self._order.append(self._order.pop(0))
-            self._read(self._order[-1], *seen[self._order[-1]])
+        """Read new processes; of the others one, or all after a change, within the budget."""
+        new = [pid for pid in seen if pid not in self._read_at]
+        known = [pid for pid in self._order if pid in seen]
+        changed = seen.keys() != self._read_at.keys()
+        allowed_s = _CORE_SHARE * (time.monotonic() - self._started) + _BURST_S * changed
+        self._read_at = {pid: self._read_at[pid] for pid in known}
+        for pid in new:
+            self._read(pid, *seen[pid])
+        reads = 0
+        while reads < (len(known) if changed else 1) and self._spent_s < allowed_s:
+            self._read(known[reads], *seen[known[reads]])
+            reads += 1
+        self._order = known[reads:] + new + known[:reads]
 
     def _read(self, pid: int, process: psutil.Process, memory: ProcessMemory) -> None:
         before = time.thread_time()

@@ -77,7 +77,7 @@ class MemoryMonitor:
         self._sinks = FanOut(sinks_of(self.config, self.rank) if sinks is None else sinks)
         self._alarms = Alarms(self.config)
         self._lock = threading.Lock()
-        self._tallies: dict[int, Tally] = {}
+        self._tallies: dict[tuple[str, int], Tally] = {}
         self._ledgers: list[Ledger] = []
         self._batches = 0
         self._warnings = 0
@@ -103,10 +103,10 @@ class MemoryMonitor:
         would be mistaken for the first one's.
         """
         with self._lock:
-            pid = info.stream.pid
-            if pid not in self._tallies:
-                self._tallies[pid] = Tally(loader)
-            self._tallies[pid].add(info, keys)
+            key = (loader, info.stream.pid)
+            if key not in self._tallies:
+                self._tallies[key] = Tally(loader)
+            self._tallies[key].add(info, keys)
 
     def follow(self, ledger: Ledger) -> None:
         """Read the sample in work of a dead worker from its loader's ledger."""
@@ -178,16 +178,18 @@ class MemoryMonitor:
     def _look(self) -> Snapshot:
         assert self._sampler is not None
         with self._lock:
-            tallies = dict(self._tallies)
-            work = {pid: tally.work() for pid, tally in tallies.items()}
+            # A trainer that makes packs itself is shown as a worker of its training loader.
+            tallies = dict(sorted(self._tallies.items(), reverse=True))
+            work = {pid: tally.work() for (_, pid), tally in tallies.items()}
+            packs = sum(tally.packs for tally in tallies.values()) + self._batches
         snapshot, deaths = self._sampler.sample(work)
         events = self._alarms.events(snapshot, self._last_words(deaths, work))
         self._deaths += len(deaths)
         self._warnings += sum(event.kind not in GOOD_NEWS for event in events)
         snapshot = replace(
             snapshot,
-            step=sum(tally.made for tally in tallies.values()) + self._batches,
-            packs_total=sum(done.packs for done in work.values()) + self._batches,
+            step=_packs_made(tallies.values()) + self._batches,
+            packs_total=packs,
             warnings_total=self._warnings,
             worker_deaths_total=self._deaths,
             monitor_cpu_seconds_total=time.thread_time(),
@@ -224,6 +226,15 @@ class MemoryMonitor:
                 _log.log(level, "rank %d: %s", self.rank, event.message)
             if event.kind == "fail" and self._failed is None:
                 self._failed = WorkerMemoryError(f"rank {self.rank}: {event.message}", snapshot)
+
+
+def _packs_made(tallies: Iterable[Tally]) -> int:
+    """Return the training packs of all lives; a worker started again goes on where it was."""
+    made: dict[int, int] = {}
+    for tally in tallies:
+        if tally.trains:
+            made[tally.worker_id] = max(made.get(tally.worker_id, 0), tally.made)
+    return sum(made.values())
 
 
 def _launched_rank() -> int:

@@ -59,7 +59,7 @@ def _unit(span_s: float) -> tuple[str, int]:
 
 def _draw_memory(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) -> None:
     last = snapshots[-1]
-    total = [snapshot.total_bytes / _GIB for snapshot in snapshots]
+    total = [s.total_bytes / _GIB if s.workers else math.nan for s in snapshots]
     label = f"rank in all, peak {format_size(last.peak_bytes)}"
     axis.plot(times, total, color=_INK, linewidth=1.8, label=label)
     lines = _worker_lines(snapshots, times, "rss_bytes")
@@ -78,24 +78,29 @@ def _draw_memory(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) -
     _draw_events(axis, snapshots, times)
     axis.set_ylabel("memory (GiB)")
     title = f"Worker memory, rank {last.rank} on {last.host}"
-    axis.set_title(title, loc="left", color=_INK, pad=18)
+    axis.set_title(title, loc="left", color=_INK, pad=28)
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
 
 
 def _draw_events(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) -> None:
-    for time, snapshot in zip(times, snapshots, strict=True):
-        for event in snapshot.events:
-            colour = _EVENT_COLOURS.get(event.kind, "#E69F00")
-            axis.axvline(time, color=colour, linewidth=1, linestyle=":")
-            who = f" {event.worker}" if event.worker else ""
-            axis.annotate(
-                f"{event.kind}{who}",
-                (time, 1.01),
-                xycoords=("data", "axes fraction"),
-                ha="center",
-                fontsize=8,
-                color=colour,
-            )
+    events = [
+        (time, event)
+        for time, snapshot in zip(times, snapshots, strict=True)
+        for event in snapshot.events
+    ]
+    for number, (time, event) in enumerate(events):
+        colour = _EVENT_COLOURS.get(event.kind, "#E69F00")
+        axis.axvline(time, color=colour, linewidth=1, linestyle=":")
+        axis.annotate(
+            f"{event.kind} {event.worker or ''}",
+            (time, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 3 + 10 * (number % 2)),  # neighbours stand in two rows
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color=colour,
+        )
 
 
 def _draw_packs(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) -> None:

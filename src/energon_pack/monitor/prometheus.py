@@ -10,18 +10,19 @@ gauges, in base units. Series of workers that are gone are gone as well.
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from energon_pack.monitor.exporters import numeric, require
 from energon_pack.monitor.snapshot import Snapshot, WorkerSnapshot
 
 _PREFIX = "energon_pack_"
-_ABOUT = {
+ABOUT: Final = {
     prefix + f.name: f.metadata["about"]
     for prefix, cls in ((_PREFIX, Snapshot), (f"{_PREFIX}worker_", WorkerSnapshot))
     for f in fields(cls)
     if "about" in f.metadata
 }
+"""Every series and its description."""
 
 
 class _Collector:
@@ -35,9 +36,10 @@ class _Collector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the latest record as metric families."""
-        base = [str(self.metrics.get("rank", "")), str(self.metrics.get("host", ""))]
+        metrics = self.metrics  # the next record may come meanwhile
+        base = [str(metrics.get("rank", "")), str(metrics.get("host", ""))]
         families: dict[str, Any] = {}
-        for key, value in numeric(self.metrics):
+        for key, value in numeric(metrics):
             *worker, attribute = key.removeprefix("worker/").rsplit("/", 1)
             name = f"{_PREFIX}{'worker_' if worker else ''}{attribute}"
             if name not in families:
@@ -50,7 +52,7 @@ class _Collector:
     def _family(self, name: str, labels: list[str]) -> Any:
         counts = name.endswith("_total")
         kind = self._core.CounterMetricFamily if counts else self._core.GaugeMetricFamily
-        return kind(name, _ABOUT.get(name, name), labels=labels)
+        return kind(name, ABOUT[name], labels=labels)
 
 
 class PrometheusEndpoint:

@@ -24,6 +24,7 @@ from energon_pack.monitor.snapshot import Event, Snapshot, from_record
 
 _CURVE: Final = 64
 _EVENTS: Final = 8
+_TEARDOWN_LOOKS: Final = 4
 # A record this many intervals old is from a run that is no more.
 _STALE_INTERVALS: Final = 6
 
@@ -68,18 +69,19 @@ class History:
         self.totals = Curve()
         self.workers: dict[str, Curve] = {}
         self.events: deque[Event] = deque(maxlen=_EVENTS)
-        self._staffed: Snapshot | None = None
+        self._staffed: deque[Snapshot] = deque(maxlen=_TEARDOWN_LOOKS)
 
     def add(self, snapshot: Snapshot) -> None:
         """Take in the next snapshot; one of another process starts the curves again."""
         if self.latest is not None and snapshot.pid != self.latest.pid:
-            self.totals, self.workers, self._staffed = Curve(), {}, None
-        if snapshot.ended and self._staffed is not None:
+            self.totals, self.workers = Curve(), {}
+            self._staffed.clear()
+        if snapshot.ended and self._staffed:
             # By then the workers are going or gone; show them as they were.
-            last = self._staffed
-            snapshot = replace(snapshot, workers=last.workers, total_bytes=last.total_bytes)
+            full = max(reversed(self._staffed), key=lambda staffed: len(staffed.workers))
+            snapshot = replace(snapshot, workers=full.workers, total_bytes=full.total_bytes)
         elif snapshot.workers:
-            self._staffed = snapshot
+            self._staffed.append(snapshot)
         self.latest = snapshot
         self.totals.add(snapshot.total_bytes)
         self.events.extend(snapshot.events)

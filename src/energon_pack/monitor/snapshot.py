@@ -77,7 +77,7 @@ class Snapshot:
     host: str
     pid: int
     step: int
-    """Packs received by the trainer, those before a resume included."""
+    """Training packs received, those before a resume included."""
     trainer_rss_bytes: int = _about("Resident memory of the trainer")
     total_bytes: int = _about("Memory of trainer and workers, shared pages counted once")
     peak_bytes: int = _about("Largest total seen")

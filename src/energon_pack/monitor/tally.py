@@ -15,7 +15,8 @@ class Tally:
     def __init__(self, loader: str) -> None:
         """Count packs of the loader named ``loader``; the training loader has no name."""
         self._loader = loader
-        self._packs = 0
+        self.packs = 0
+        """Packs received in this life."""
         self._fill = 0.0
         self._skipped = 0
         self._stream = StreamInfo()
@@ -23,27 +24,32 @@ class Tally:
 
     def add(self, info: PackInfo, keys: Sequence[str]) -> None:
         """Count a pack and remember what its stream looked like."""
-        self._packs += 1
+        self.packs += 1
         self._fill += info.fill
         self._skipped += sum(info.stream.skipped.values())
         self._stream = info.stream
         self._last_key = keys[-1] if keys else self._last_key
 
     @property
-    def made(self) -> int:
-        """Packs that this worker made in all lives of the run."""
-        return max(self._stream.pack_index + 1, self._packs)
+    def trains(self) -> bool:
+        """Whether it is a worker of the training loader."""
+        return not self._loader
 
     @property
-    def skipped(self) -> int:
-        """Samples that reached no pack."""
-        return self._skipped
+    def worker_id(self) -> int:
+        """The worker's number in its loader."""
+        return self._stream.worker_id
+
+    @property
+    def made(self) -> int:
+        """Packs that this worker made in all lives of the run."""
+        return max(self._stream.pack_index + 1, self.packs)
 
     def work(self) -> WorkDone:
         """Return the sum for the worker's snapshot."""
         stream = self._stream
         figures: dict[str, Any] = {
-            "fill_ratio": self._fill / self._packs,
+            "fill_ratio": self._fill / self.packs,
             "skipped_samples_total": self._skipped,
             "candidates": stream.candidates,
             "buffer_bytes": stream.buffer_bytes,
@@ -51,4 +57,4 @@ class Tally:
             "largest_key": stream.largest_key or None,
         }
         name = f"{self._loader} {stream.worker_id}".strip()
-        return WorkDone(name, self._packs, self._last_key, figures)
+        return WorkDone(name, self.packs, self._last_key, figures)
