@@ -60,19 +60,24 @@ def clip(
     ticks: Sequence[int] | None = None,
     **options: str,
 ) -> bytes:
-    """Encode pictures; ``ticks`` gives their times in 1/1000 s instead of an even rate."""
+    """Encode pictures; ``ticks`` gives their times in 1/1000 s instead of an even rate.
+
+    x265 of PyAV 19 now and then cannot write a single picture: give it two.
+    """
+    base = 1 / Fraction(fps) if ticks is None else Fraction(1, 1000)
+    times = list(ticks or range(len(pictures)))
+    if codec == "libx265":
+        options = {"x265-params": "log-level=none"}
     file = BytesIO()
     with av.open(file, "w", format=container) as output:
         stream = output.add_stream(codec, rate=fps, options=options)
         stream.height, stream.width = pictures.shape[1:3]
         stream.pix_fmt = "yuv420p"
         stream.thread_count = 1
-        if ticks is not None:
-            stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
-        for at, pixels in enumerate(pictures):
+        stream.time_base = stream.codec_context.time_base = base
+        for time, pixels in zip(times, pictures, strict=True):
             frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
-            if ticks is not None:
-                frame.pts, frame.time_base = ticks[at], Fraction(1, 1000)
+            frame.pts, frame.time_base = time, base
             output.mux(stream.encode(frame))
         output.mux(stream.encode())
     return file.getvalue()

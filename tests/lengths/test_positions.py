@@ -70,7 +70,7 @@ def _sample(rng: random.Random):
             images.append(encode(picture(rng.randint(40, 300), rng.randint(40, 300))))
             question.append("image")
         else:
-            shown = frames(rng.randint(1, 9), 2 * rng.randint(20, 60), 2 * rng.randint(20, 60))
+            shown = frames(rng.randint(2, 9), 2 * rng.randint(20, 60), 2 * rng.randint(20, 60))
             stored = [encode(Image.fromarray(pixels)) for pixels in shown]
             videos.append(clip(shown) if rng.random() < 0.3 else stored)
             question.append("video")
