@@ -12,6 +12,7 @@ import json
 import pickle
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import av
@@ -22,6 +23,9 @@ from energon_pack.demo.media import CLIPS, PHOTOS, Source, load_clip, load_photo
 
 Parts = dict[str, bytes]
 """File extension to content: the files of one sample in a shard."""
+
+Turn = tuple[list[Any], str]
+"""A question in parts, text or typed, and its answer."""
 
 IMAGE: Final = {"type": "image"}
 VIDEO: Final = {"type": "video"}
@@ -77,15 +81,15 @@ def photos(chance: random.Random) -> Parts:
 
 def clip(chance: random.Random) -> Parts:
     """A clip as an H.264 file."""
-    shown, fps, turns = _edited_clip(chance)
-    return _conversation(turns, mp4=_mp4(shown, fps))
+    edited = _edit_clip(chance)
+    return _conversation(edited.turns(VIDEO), mp4=_mp4(edited.frames, edited.fps))
 
 
 def frames(chance: random.Random) -> Parts:
     """A clip as a pickled list of JPEG frames, as people store frames that were sampled before."""
-    shown, fps, turns = _edited_clip(chance, stored_fps=FRAME_LIST_FPS)
-    turns[0][0][0] = {**VIDEO, "fps": fps}
-    return _conversation(turns, videos=pickle.dumps([[_jpeg(frame) for frame in shown]]))
+    edited = _edit_clip(chance, stored_fps=FRAME_LIST_FPS)
+    stored = [_jpeg(frame) for frame in edited.frames]
+    return _conversation(edited.turns({**VIDEO, "fps": edited.fps}), videos=pickle.dumps([stored]))
 
 
 KINDS: Final[dict[str, tuple[Callable[[random.Random], Parts], ...]]] = {
@@ -97,7 +101,7 @@ KINDS: Final[dict[str, tuple[Callable[[random.Random], Parts], ...]]] = {
 """Kind of dataset: the samples it deals out in turn."""
 
 
-def _conversation(turns: Sequence[tuple[list[Any], str]], **parts: bytes) -> Parts:
+def _conversation(turns: Sequence[Turn], **parts: bytes) -> Parts:
     messages = []
     for question, answer in turns:
         content = [
@@ -115,9 +119,25 @@ def _edited_photo(source: Source, chance: random.Random) -> tuple[Image.Image, s
     return image, f"You see {part}, {edit.words}."
 
 
-def _edited_clip(
-    chance: random.Random, stored_fps: float | None = None
-) -> tuple[list[Image.Image], float, list[tuple[list[Any], str]]]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _EditedClip:
+    """A piece of a clip, and what there is to say about it."""
+
+    frames: list[Image.Image]
+    fps: float
+    description: str
+    direction: str | None
+    """``forwards`` or ``backwards``, where it is asked for."""
+
+    def turns(self, place: dict[str, Any]) -> list[Turn]:
+        turns: list[Turn] = [([place, "What happens in the clip?"], self.description)]
+        if self.direction:
+            answer = f"It runs {self.direction}."
+            turns.append((["Does it run forwards or backwards?"], answer))
+        return turns
+
+
+def _edit_clip(chance: random.Random, stored_fps: float | None = None) -> _EditedClip:
     source = chance.choice(CLIPS)
     part, edit = edits.pick(chance)
     everything, fps = load_clip(source)
@@ -130,12 +150,13 @@ def _edited_clip(
         for frame in everything[start : start + count : step]
     ]
     backwards = chance.random() < 0.3
-    answer = f"It shows {source.subject}. You see {part}, {edit.words}."
-    turns: list[tuple[list[Any], str]] = [([VIDEO, "What happens in the clip?"], answer)]
-    if chance.random() < 0.5:
-        way = "backwards" if backwards else "forwards"
-        turns.append((["Does it run forwards or backwards?"], f"It runs {way}."))
-    return shown[::-1] if backwards else shown, fps / step, turns
+    direction = "backwards" if backwards else "forwards"
+    return _EditedClip(
+        frames=shown[::-1] if backwards else shown,
+        fps=fps / step,
+        description=f"It shows {source.subject}. You see {part}, {edit.words}.",
+        direction=direction if chance.random() < 0.5 else None,
+    )
 
 
 def _jpeg(image: Image.Image) -> bytes:
