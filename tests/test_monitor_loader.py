@@ -2,18 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The monitor on the real path: Energon's loader, its workers, their packs."""
 
+import io
 import json
 import os
 import signal
+import tarfile
 import time
 from dataclasses import replace
 from itertools import islice
 
 import pytest
 import torch
+from megatron.energon import WorkerConfig, get_loader, get_train_dataset
+from megatron.energon.flavors.webdataset.prepare import WebdatasetPreparator
 
 from energon_pack import MonitorConfig, build_loader
-from energon_pack.monitor import WorkerMemoryError
+from energon_pack.monitor import MemoryMonitor, WorkerMemoryError
 from energon_pack.monitor.snapshot import from_record
 
 
@@ -43,6 +47,39 @@ def test_every_worker_of_an_energon_loader_is_seen_with_its_packs(demo_config, t
         assert worker.largest_key
         assert 0 < worker.fill_ratio <= 1
     assert not any(snapshot.events for snapshot in seen)
+
+
+def test_an_unpacked_energon_loader_of_stock_samples_can_be_watched(tmp_path):
+    shard_of_texts(tmp_path)
+    dataset = get_train_dataset(
+        tmp_path,
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=2),
+        batch_size=2,
+        shuffle_buffer_size=None,
+        max_samples_per_sequence=None,
+    )
+    lines = tmp_path / "run.jsonl"
+    with MemoryMonitor(MonitorConfig(interval_s=0.05, jsonl=str(lines))) as monitor:
+        for _ in islice(monitor.watch(get_loader(dataset)), 60):
+            time.sleep(0.01)
+    seen = snapshots(lines)
+    assert seen[-1].packs_total == 60
+    assert max(len(snapshot.workers) for snapshot in seen) == 2
+    assert not any(snapshot.events for snapshot in seen)
+
+
+def shard_of_texts(folder):
+    with tarfile.open(folder / "shard-0.tar", "w") as shard:
+        for number in range(20):
+            member = tarfile.TarInfo(f"{number:04d}.txt")
+            member.size = 4
+            shard.addfile(member, io.BytesIO(b"text"))
+    WebdatasetPreparator.prepare_dataset(
+        folder, ["shard-0.tar"], split_parts_ratio=[("train", 1.0)], workers=1
+    )
+    (folder / ".nv-meta" / "dataset.yaml").write_text(
+        "__module__: megatron.energon\n__class__: TextWebdataset\nfield_map: {text: txt}\n"
+    )
 
 
 def read_slowly(loader, taken):
