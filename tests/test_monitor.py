@@ -143,6 +143,20 @@ def test_a_killed_worker_is_reported_within_two_intervals_with_signal_and_last_k
     assert sink.snapshots[-1].worker_deaths_total == 1
 
 
+def test_a_dead_worker_that_the_trainer_has_not_noticed_is_reported_once():
+    monitor, sink = monitor_of()
+    with monitor:
+        packs = monitor.watch(loader_of(Packs(pause_s=0.01)))
+        next(packs)
+        handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.kill(wait_for(lambda: worker_of(monitor, "0")).pid, signal.SIGKILL)
+        time.sleep(10 * QUICK_S)
+        signal.signal(signal.SIGCHLD, handler)
+        with pytest.raises(RuntimeError, match="exited unexpectedly"):
+            list(packs)
+    assert len(sink.events("died")) == 1
+
+
 def kill(pid):
     """Kill a worker and wait for torch to raise from its signal handler."""
     os.kill(pid, signal.SIGKILL)

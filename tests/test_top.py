@@ -168,6 +168,8 @@ def test_top_finds_the_workers_of_a_pid_and_how_one_was_killed():
         os.kill(workers[0].pid, signal.SIGKILL)
         time.sleep(0.5)
         source.poll()
+        source.poll()
+        assert [event.kind for event in history.events] == ["died"]
         assert len(history.latest.workers) == 1
         assert f"(pid {workers[0].pid}) was killed by SIGKILL" in text_of(source.histories)
     finally:

@@ -53,31 +53,32 @@ class Roster:
 
         A child is a worker when a pack carried its pid, or when torch has named it one.
         """
-        for pid, process in self._children():
+        for process in self._children():
+            pid = process.pid
             if pid not in self.workers and (pid in carried or _name(process) == _WORKER_NAME):
                 self.workers[pid] = process
         return [death for pid in list(self.workers) if (death := self._missed(pid))]
 
-    def _children(self) -> list[tuple[int, psutil.Process]]:
+    def _children(self) -> list[psutil.Process]:
+        """Return the living children that are not known as workers."""
         if not self._own:
-            return [(process.pid, process) for process in _children_of(self.trainer)]
+            return [process for process in _children_of(self.trainer) if _is_alive(process)]
         # The public active_children() reaps, and then torch cannot say how a worker died.
         children = list(multiprocessing.process._children)  # type: ignore[attr-defined]  # noqa: SLF001
         handles = {child.pid: child for child in children if child.pid}
         found = []
         for pid in handles.keys() - self.workers.keys():
             try:
-                found.append((pid, psutil.Process(pid)))
-                self._handles[pid] = handles[pid]
+                process = psutil.Process(pid)
             except psutil.NoSuchProcess:
                 continue
+            if _is_alive(process):  # a dead one may wait long for the trainer to fetch it
+                self._handles[pid] = handles[pid]
+                found.append(process)
         return found
 
     def _missed(self, pid: int) -> Death | None:
-        process = self.workers[pid]
-        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-            return None
-        if self._own and _is_ending(pid):
+        if _is_alive(self.workers[pid]) or (self._own and _is_ending(pid)):
             return None
         code = self._exit_code(pid) if self._own else _zombie_exit_code(pid)
         del self.workers[pid]
@@ -92,6 +93,13 @@ class Roster:
             return _fetched_exit_code(self._handles[pid]) if pid in self._handles else None
         assert result is not None
         return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def _is_ending(pid: int) -> bool:
