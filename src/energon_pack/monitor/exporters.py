@@ -39,7 +39,7 @@ class Sink(Protocol):
 
 
 class MissingPackageError(UserError):
-    """A sink whose optional package is not installed."""
+    """An optional package that is not installed."""
 
 
 def require(module: str, extra: str) -> ModuleType:
@@ -48,7 +48,7 @@ def require(module: str, extra: str) -> ModuleType:
         return import_module(module)
     except ImportError as error:
         raise MissingPackageError(
-            f"the {extra} sink needs a package that is not installed ({error}); "
+            f"{module.partition('.')[0]} cannot be imported ({error}); "
             f"run: pip install 'energon-pack[{extra}]'"
         ) from None
 

@@ -11,7 +11,13 @@ from typing import Any, Final
 
 import psutil
 
-from energon_pack.memory import ProcessMemory, read_ceiling, read_process, read_shared_memory
+from energon_pack.memory import (
+    Ceiling,
+    ProcessMemory,
+    read_ceiling,
+    read_process,
+    read_shared_memory,
+)
 from energon_pack.monitor.footprints import Footprints
 from energon_pack.monitor.growth import GrowthTrack
 from energon_pack.monitor.roster import Death, Roster
@@ -60,12 +66,8 @@ class Sampler:
         """
         deaths = self._roster.refresh(work)
         seen = self._read()
-        self._footprints.update(seen)
-        total = sum(self._footprints.pss_bytes(pid, memory) for pid, (_, memory) in seen.items())
-        self._peak_bytes = max(self._peak_bytes, total)
+        total = self._total_bytes(seen)
         ceiling, shm = read_ceiling(self._roster.trainer.pid), read_shared_memory()
-        self._used.add(time.monotonic() - self._started, ceiling.used_bytes)
-        growth = self._used.growth
         workers = self._workers(seen, work, ceiling.left_bytes)
         snapshot = Snapshot(
             **self._identity,
@@ -80,12 +82,24 @@ class Sampler:
             shm_used_bytes=shm.used_bytes if shm else None,
             shm_size_bytes=shm.size_bytes if shm else None,
             packs_per_second=sum(worker.packs_per_second or 0.0 for worker in workers),
-            seconds_to_limit=(
-                max(0.0, ceiling.left_bytes / growth.rate) if growth and growth.keeps else None
-            ),
+            seconds_to_limit=self._seconds_to_limit(ceiling),
             workers=workers,
         )
         return snapshot, deaths
+
+    def _total_bytes(self, seen: Mapping[int, tuple[psutil.Process, ProcessMemory]]) -> int:
+        self._footprints.update(seen)
+        total = sum(self._footprints.pss_bytes(pid, memory) for pid, (_, memory) in seen.items())
+        self._peak_bytes = max(self._peak_bytes, total)
+        return total
+
+    def _seconds_to_limit(self, ceiling: Ceiling) -> float | None:
+        """Return when the limit is reached by all that grows under it; None where nothing does."""
+        self._used.add(time.monotonic() - self._started, ceiling.used_bytes)
+        growth = self._used.growth
+        if growth is None or not growth.keeps or growth.rate <= 0:
+            return None
+        return max(0.0, ceiling.left_bytes / growth.rate)
 
     def _read(self) -> dict[int, tuple[psutil.Process, ProcessMemory]]:
         trainer = self._roster.trainer
