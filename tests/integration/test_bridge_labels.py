@@ -22,7 +22,9 @@ from energon_pack.sources import ChatMLSample
 COUNT = [pytest.param(25), pytest.param(120, marks=pytest.mark.full)]
 """Conversations a family."""
 
-WORDS = "dog 图 là\n\n12 <b> {x} é 🙂 a,b \t End. <think>no</think> 答え".split(" ")
+WORDS = (
+    "dog", "图", "là\n\n12", "<b>", "{x}", "é", "🙂", "a,b", "\t", "End.", "<think>no</think>", "答え",
+)  # fmt: skip
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 
 
