@@ -23,7 +23,8 @@ COUNT = [pytest.param(25), pytest.param(120, marks=pytest.mark.full)]
 """Conversations a family."""
 
 WORDS = (
-    "dog", "图", "là\n\n12", "<b>", "{x}", "é", "🙂", "a,b", "\t", "End.", "<think>no</think>", "答え",
+    "dog", "图", "là\n\n12", "<b>", "{x}", "é", "🙂", "a,b", "\t", "End.", "答え",
+    "<think>no</think>",
 )  # fmt: skip
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 
