@@ -7,6 +7,7 @@ peak is the kernel's own high-water mark. Memory on its way to the trainer (file
 memory files that the worker or the trainer has open) is sampled ten times a second.
 """
 
+import itertools
 import multiprocessing
 import os
 import statistics
@@ -95,7 +96,7 @@ def resume(case: Case, state: Any) -> float:
 
 def _speed(times: list[float], tokens: list[int]) -> dict[str, float]:
     edges = [round(at * (len(times) - 1) / NUM_SLICES) for at in range(NUM_SLICES + 1)]
-    slices = list(zip(edges, edges[1:], strict=False))
+    slices = list(itertools.pairwise(edges))
     durations = [times[end] - times[start] for start, end in slices]
     return {
         "tokens_per_s": statistics.median(

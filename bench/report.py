@@ -24,10 +24,11 @@ def write(rows: list[dict[str, Any]]) -> None:
 
 
 def _body(rows: list[dict[str, Any]]) -> str:
-    parts = [_machine()]
-    for data in dict.fromkeys(row["data"] for row in rows):
-        parts.append(f"\n### {data}\n\n" + _table([row for row in rows if row["data"] == data]))
-    return "\n".join(parts)
+    tables = (
+        f"\n### {data}\n\n" + _table([row for row in rows if row["data"] == data])
+        for data in dict.fromkeys(row["data"] for row in rows)
+    )
+    return "\n".join([_machine(), *tables])
 
 
 def _machine() -> str:

@@ -3,31 +3,34 @@
 """Run the benchmarks: ours against each baseline, in turn, each loader in a process of its own.
 
 Writes ``results.json`` and the tables of ``README.md``. ``--full`` takes the larger grid;
-``--only WORD`` the comparisons whose data or baseline has that name.
+``--only`` runs the comparisons with that in their name and keeps the other rows.
 """
 
 import argparse
 import json
 import logging
 import os
+import sys
 import time
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
 
-from energon_pack.bridge.without_gpu import prepare_import
+from energon_pack.bridge.without_gpu import prepare_import  # noqa: E402
 
 prepare_import()
 
-import data
-import figures
-import report
-from eager import check
-from loaders import Case, encoder
+import data  # noqa: E402 - Megatron-Bridge must not be imported before
+import figures  # noqa: E402
+import report  # noqa: E402
+from eager import check  # noqa: E402
+from loaders import Case, encoder  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results.json"
 
@@ -47,8 +50,9 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """Data and baseline."""
-        return f"{self.theirs.data} {self.theirs.loader}"
+        """Data, baseline and its buffer or micro batch."""
+        size = self.theirs.micro_batch if self.theirs.micro_batch > 1 else self.theirs.buffer
+        return f"{self.theirs.data} {self.theirs.loader} {size}"
 
 
 def against_eager(data_name: str, *, full: bool, **settings: Any) -> Comparison:
@@ -97,7 +101,7 @@ def rows_of(comparison: Comparison) -> list[dict[str, Any]]:
     return rows
 
 
-def resume_row() -> dict[str, Any]:
+def resume_rows() -> list[dict[str, Any]]:
     """Measure the first pack after a resume with 64 candidates in the buffer."""
     theirs = Case(loader="eager", data="photos", buffer=64, shuffle=1)
     times = {}
@@ -105,10 +109,11 @@ def resume_row() -> dict[str, Any]:
         say(f"resume: {case}")
         state = figures.in_new_process(figures.save, case, 2)
         times[case.loader] = figures.in_new_process(figures.resume, case, state)
-    return row(replace(theirs, loader="ours"), theirs, "resume_s", times["ours"], times["eager"])
+    ours = replace(theirs, loader="ours")
+    return [row(ours, theirs, "resume_s", times["ours"], times["eager"])]
 
 
-def growth_row() -> dict[str, Any]:
+def growth_rows() -> list[dict[str, Any]]:
     """Measure what one more candidate adds to the wait for the first batch."""
     case = Case(loader="ours", data="photos", shuffle=1)
     waits = []
@@ -117,7 +122,7 @@ def growth_row() -> dict[str, Any]:
         say(f"first batch: {case}")
         waits.append(min(figures.in_new_process(figures.first_batch, case) for _ in range(5)))
     added = (waits[1] - waits[0]) / (256 - 16)
-    return row(case, case, "first_batch_s_per_candidate", added, added)
+    return [row(case, case, "first_batch_s_per_candidate", added, added)]
 
 
 def row(ours: Case, theirs: Case, metric: str, our_value: float, value: float) -> dict[str, Any]:
@@ -144,29 +149,43 @@ def say(message: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {message}", flush=True)
 
 
-def main() -> None:
-    """Run what was asked for."""
+def main() -> int:
+    """Run what was asked for; a comparison that fails costs its own rows only."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="the larger grid")
-    parser.add_argument("--only", default="", help="a dataset or a baseline")
+    parser.add_argument("--only", default="", help='part of a name such as "photos eager"')
     arguments = parser.parse_args()
-    logging.disable(logging.WARNING)
-    chosen = [c for c in comparisons(full=arguments.full) if arguments.only in c.name]
-    for kind in ("photos", "frames", "clips", "clips_as_frames", "mix"):
-        if any(kind.startswith(comparison.theirs.data) for comparison in chosen):
-            say(f"data: {kind}")
-            data.build(kind)
-    for name in ("photos", "frames"):
-        say(f"check: the eager baseline on {name} equals Megatron-Bridge's collate function")
-        case = Case(loader="eager", data=name, seq_length=16_384)
-        figures.in_new_process(check, encoder(case), data.build(name))
-    rows = [row for comparison in chosen for row in rows_of(comparison)]
-    if not arguments.only:
-        rows += [resume_row(), growth_row()]
-    RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
-    report.write(rows)
-    say(f"{RESULTS} and README.md")
+    jobs = {c.name: partial(rows_of, c) for c in comparisons(full=arguments.full)}
+    jobs |= {"photos resume": resume_rows, "photos growth": growth_rows}
+    jobs = {name: job for name, job in jobs.items() if arguments.only in name}
+    prepare({name.split()[0] for name in jobs})
+    rows = json.loads(RESULTS.read_text()) if arguments.only and RESULTS.exists() else []
+    failed = []
+    for name, job in jobs.items():
+        try:
+            new = job()
+        except RuntimeError as error:
+            say(f"{name} failed: {error}")
+            failed.append(name)
+            continue
+        names = {row["name"] for row in new}
+        rows = [row for row in rows if row["name"] not in names] + new
+        RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+        report.write(rows)
+    say(f"{len(rows)} rows in {RESULTS.name} and README.md; failed: {', '.join(failed) or 'none'}")
+    return bool(failed)
+
+
+def prepare(kinds: set[str]) -> None:
+    """Write the datasets, and check the eager baseline on each kind of media."""
+    for kind in sorted(kinds | ({"clips_as_frames"} if "clips" in kinds else set())):
+        say(f"data: {kind}")
+        data.build(kind)
+    for kind in sorted(kinds & {"photos", "frames"}):
+        say(f"check: the eager baseline on {kind} gives Megatron-Bridge's own tensors")
+        case = Case(loader="eager", data=kind, seq_length=16_384)
+        figures.in_new_process(check, encoder(case), data.build(kind))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,7 +12,6 @@ import math
 import mmap
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import cast
 
 import torch
 from PIL import Image
@@ -112,4 +111,4 @@ def _through_earlier_sizes(
         picture = tvf.resize(
             picture, list(size), interpolation=InterpolationMode.BICUBIC, antialias=True
         ).float()
-    return cast(torch.Tensor, picture)
+    return picture
