@@ -313,15 +313,16 @@ def test_spilled_media_come_back_with_their_pack_and_leave_no_file(tmp_path, wor
 
     parts = {"measure": with_picture, "decode": check_picture, "workers": workers}
     plain = read(loader_of(build([30], **parts)))
-    dataset = build([30], spill_dir=str(tmp_path), **parts)
+    folder = tmp_path / "new"
+    dataset = build([30], spill_dir=str(folder), **parts)
     packs = read(loader_of(dataset))
     assert [told(pack) for pack in packs] == [told(pack) for pack in plain]
     assert all(pack["pack_info"].stream.buffer_bytes == 0 for pack in packs)
-    spilled = [path for path in tmp_path.rglob("*") if path.is_file()]
+    spilled = [path for path in folder.rglob("*") if path.is_file()]
     assert [path.name for path in spilled] == ["in-use"]
     del dataset
     gc.collect()
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir())
 
 
 def test_the_state_is_plain_and_small_at_buffer_64():

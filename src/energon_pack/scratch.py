@@ -18,10 +18,11 @@ def scratch_folder(owner: object, prefix: str, parent: str | None = None) -> Pat
     The process and the workers that it forks hold a lock in it; folders whose lock nobody holds any
     more, as after ``kill -9``, are removed on the way.
     """
-    parent = parent or tempfile.gettempdir()
-    for leftover in Path(parent).glob(f"{prefix}*"):
+    place = Path(parent or tempfile.gettempdir())
+    place.mkdir(parents=True, exist_ok=True)
+    for leftover in place.glob(f"{prefix}*"):
         _remove_if_abandoned(leftover)
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_SH)
     weakref.finalize(owner, _remove, folder, lock, os.getpid())
