@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 def verify_resume(data: Path, split: "Split", packs: int, points: int, output: str) -> None:
-    """Save, resume in a new process and compare packs of DATA (its YAML); exit 1 on a difference."""
+    """Save, resume in a new process, compare packs of DATA (its YAML); exit 1 on a difference."""
     from energon_pack import verify
 
     results = verify.verify_resume(load_config(data), split, points=points, packs=packs)
