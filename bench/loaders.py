@@ -57,7 +57,8 @@ def open_loader(case: Case) -> Any:
         max_samples_per_sequence=None,
         **packed,
     )
-    return get_savable_loader(dataset)
+    # Filling the eager baseline's buffers takes longer than the watchdog waits.
+    return get_savable_loader(dataset, watchdog_timeout_seconds=None)
 
 
 def encoder(case: Case) -> QwenVLTaskEncoder:

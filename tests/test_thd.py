@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from pictures import visual_family
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from energon_pack.candidate import Candidate, Medium
 from energon_pack.config import PackingConfig
@@ -212,3 +213,16 @@ def test_visual_inputs_can_be_walked_as_vlm_step_does():
         arguments = visual.normalized_for_model()
         assert set(arguments) == {"pixel_values", "image_grid_thw"}
         assert arguments["pixel_values"].is_floating_point()
+
+
+def test_a_dataloader_pins_every_tensor_of_the_visual_inputs(monkeypatch):
+    # Real pinning needs a device; what is tested is that the loader reaches each tensor.
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self, *_: self.clone())
+    image = medium("image", (1, 2, 2), 16)
+    pack = build([candidate((IMAGE,), media=(image,))], dtype="uint8")
+    pinned = pin_memory({"visual_inputs": pack["visual_inputs"]})["visual_inputs"]
+    assert type(pinned) is type(pack["visual_inputs"])
+    for name, value in vars(pack["visual_inputs"]).items():
+        other = getattr(pinned, name)
+        assert (value is None) == (other is None), name
+        assert value is None or (other is not value and torch.equal(other, value)), name
