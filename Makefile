@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM := false
 export HF_HUB_OFFLINE := 1
 
-.PHONY: help demo test test-full lint format bench docs constraints clean
+.PHONY: help demo test test-full lint format bench bench-full docs constraints clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -41,6 +41,9 @@ format: $(READY) ## Format and fix what can be fixed
 
 bench: $(READY) ## Run the benchmarks against their baselines
 	@$(BIN)/python bench/run.py
+
+bench-full: $(READY) ## Run the benchmarks' larger grid
+	@$(BIN)/python bench/run.py --full
 
 docs: $(READY) ## Build the documentation into docs/_build, warnings are errors
 	@$(BIN)/python -m sphinx --fail-on-warning --quiet docs docs/_build
