@@ -102,6 +102,11 @@ class PackLoader:
         """Build one pack again from its ``__restore_key__``, in this process."""
         return self._loader.restore_sample(restore_key)
 
+    @property
+    def ledger(self) -> Ledger:
+        """The files in which the workers note the sample in work and what they have lost."""
+        return self._ledger
+
     def worker_records(self) -> list[WorkerRecord]:
         """Return what the workers last wrote: the sample in work, and losses no pack carried."""
         return self._ledger.read()

@@ -55,6 +55,7 @@ class PackingCallback(Callback):
         atexit.register(self._leave)
         self._stream = provider.train_stream
         self._stream.tap(self._take)
+        self._monitor.follow(self._stream.ledger)
         if provider.valid_stream is not None:
             provider.valid_stream.tap(self._take_valid)
 

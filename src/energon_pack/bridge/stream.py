@@ -7,6 +7,7 @@ from typing import Any
 
 from energon_pack.bridge.replicas import KeyTrace
 from energon_pack.encoder import Pack
+from energon_pack.ledger import Ledger
 from energon_pack.loader import DatasetError, PackLoader
 
 Tap = Callable[[Pack], None]
@@ -39,6 +40,11 @@ class TrainStream:
     def tap(self, tap: Tap) -> None:
         """Show ``tap`` every pack before the trainer has it: ``vlm_step`` drops what it reports."""
         self._taps.append(tap)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the workers note of the sample in work, for a monitor to name it when one dies."""
+        return self._loader.ledger
 
     def save_state(self) -> Any:
         """Return the position; Megatron-Bridge writes it into one file a data-parallel rank."""
