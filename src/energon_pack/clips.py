@@ -61,13 +61,15 @@ def _open(data: bytes) -> Any:
 
 def _from_the_start(data: bytes, indices: Sequence[int]) -> Iterator[Any]:
     wanted = set(indices)
+    num_frames = 0
     with _open(data) as container:
         for index, frame in enumerate(container.decode(video=0)):
             if index in wanted:
                 yield frame
             if index >= indices[-1]:
                 return
-    raise ValueError(f"it has {index + 1} frames, frame {indices[-1]} is used")
+            num_frames += 1
+    raise ValueError(f"it has {num_frames} frames, frame {indices[-1]} is used")
 
 
 def _wanted_groups(data: bytes, indices: Sequence[int]) -> Iterator[Any]:
