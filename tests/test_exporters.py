@@ -19,7 +19,6 @@ from energon_pack.monitor.exporters import (
     FanOut,
     JsonLinesSink,
     LogSink,
-    MissingPackageError,
     TensorBoardSink,
     WandbSink,
     rank_file,
@@ -27,6 +26,7 @@ from energon_pack.monitor.exporters import (
 )
 from energon_pack.monitor.prometheus import ABOUT, PrometheusEndpoint, PrometheusTextfile
 from energon_pack.monitor.snapshot import Event, Snapshot, from_record
+from energon_pack.optional import MissingPackageError
 
 MIB = 1 << 20
 

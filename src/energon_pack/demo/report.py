@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from energon_pack.errors import UserError
+from energon_pack.optional import require
 
 WORKER_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette, which colour-blind people can tell apart."""
@@ -77,15 +77,9 @@ def plot_loss(path: Path, losses: Sequence[float]) -> Path:
 
 
 def pyplot() -> Any:
-    """Return ``matplotlib.pyplot`` without a display; raises ``UserError`` when it is missing."""
-    try:
-        import matplotlib as mpl
-    except ModuleNotFoundError:
-        raise UserError("plots need matplotlib; pip install energon-pack[demo]") from None
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    return plt
+    """Return ``matplotlib.pyplot`` without a display; raises ``MissingPackageError``."""
+    require("matplotlib", "demo").use("Agg")
+    return require("matplotlib.pyplot", "demo")
 
 
 @contextmanager

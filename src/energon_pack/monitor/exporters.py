@@ -8,23 +8,18 @@ its files and connections with the first record, so that a worker forked before 
 
 import json
 import logging
-import numbers
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import IO, Any, Final, Protocol
 
 from energon_pack.config import MonitorConfig
-from energon_pack.errors import UserError
 from energon_pack.monitor.columns import total_text
-from energon_pack.monitor.snapshot import from_record
+from energon_pack.monitor.snapshot import from_record, numeric
+from energon_pack.optional import require
 
 _log = logging.getLogger(__name__)
 
-# Numbers that say where and when a record is from, not how much of something there is.
-_IDENTITY: Final = frozenset({"time", "interval_s", "rank", "pid", "step", "ended"})
 _LOG_EVERY_S: Final = 60
 
 
@@ -36,28 +31,6 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Write what is left and let go of files and connections."""
-
-
-class MissingPackageError(UserError):
-    """An optional package that is not installed."""
-
-
-def require(module: str, extra: str) -> ModuleType:
-    """Import an optional package. Raises ``MissingPackageError`` with the command to install it."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise MissingPackageError(
-            f"{module.partition('.')[0]} cannot be imported ({error}); "
-            f"run: pip install 'energon-pack[{extra}]'"
-        ) from None
-
-
-def numeric(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the measured numbers of a record, workers' included."""
-    for key, value in metrics.items():
-        if key.rsplit("/", 1)[-1] not in _IDENTITY and isinstance(value, numbers.Real):
-            yield key, float(value)
 
 
 class FanOut:

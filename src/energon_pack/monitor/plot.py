@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from energon_pack.monitor.columns import growth_cell
-from energon_pack.monitor.exporters import require
 from energon_pack.monitor.snapshot import Snapshot
+from energon_pack.optional import require
 from energon_pack.sizes import format_size
 
 # Okabe and Ito's colours, which colour-blind people can tell apart.

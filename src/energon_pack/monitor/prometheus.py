@@ -12,8 +12,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from energon_pack.monitor.exporters import numeric, require
-from energon_pack.monitor.snapshot import Snapshot, WorkerSnapshot
+from energon_pack.monitor.snapshot import Snapshot, WorkerSnapshot, numeric
+from energon_pack.optional import require
 
 _PREFIX = "energon_pack_"
 ABOUT: Final = {

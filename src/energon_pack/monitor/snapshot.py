@@ -6,10 +6,14 @@ As a flat record (one JSON line) a worker's fields are ``worker/NAME/FIELD``; wh
 left out. Fields that end in ``_total`` only rise.
 """
 
+import numbers
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Final
+
+# Numbers that say where and when a record is from, not how much of something there is.
+_IDENTITY: Final = frozenset({"time", "interval_s", "rank", "pid", "step", "ended"})
 
 
 def _about(text: str, **default: Any) -> Any:
@@ -142,3 +146,10 @@ def _known(snapshot: Any, leave_out: tuple[str, ...]) -> dict[str, Any]:
 def _build[T](cls: type[T], values: Mapping[str, Any]) -> T:
     names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
     return cls(**{name: values[name] for name in names if name in values})
+
+
+def numeric(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the measured numbers of a record, workers' included."""
+    for key, value in metrics.items():
+        if key.rsplit("/", 1)[-1] not in _IDENTITY and isinstance(value, numbers.Real):
+            yield key, float(value)
