@@ -19,6 +19,7 @@ from mmap import mmap
 from pathlib import Path
 from typing import Any
 
+import psutil
 from loaders import Case, open_loader, tensor_bytes, useful_tokens
 
 NUM_SLICES = 5
@@ -47,9 +48,10 @@ def measure(case: Case, seconds: float, least_packs: int = NUM_SLICES) -> dict[s
     """Run a loader for ``seconds`` behind its first pack and return its figures."""
     watch = _Watch()
     loader = open_loader(case)
-    times, tokens, num_bytes = [], [], []
+    times, tokens, num_bytes, cpu_at_first = [], [], [], 0.0
     for pack in loader:
         times.append(time.monotonic())
+        cpu_at_first = cpu_at_first or watch.worker_cpu_s()
         tokens.append(useful_tokens(pack))
         num_bytes.append(tensor_bytes(pack))
         del pack
@@ -60,6 +62,7 @@ def measure(case: Case, seconds: float, least_packs: int = NUM_SLICES) -> dict[s
     return {
         **figures,
         **_speed(times, tokens),
+        "tokens_per_cpu_s": sum(tokens[1:]) / (watch.worker_cpu_s() - cpu_at_first),
         "first_batch_s": times[0] - watch.started,
         "fill": sum(tokens) / (len(tokens) * case.seq_length * rows),
         "pack_tensors_bytes": max(num_bytes),
@@ -130,6 +133,11 @@ class _Watch:
     def started(self) -> float:
         """The worker's start on the monotonic clock."""
         return struct.unpack("qqd", self._note)[2]
+
+    def worker_cpu_s(self) -> float:
+        """Return the worker's processor time so far."""
+        times = psutil.Process(struct.unpack("qqd", self._note)[0]).cpu_times()
+        return times.user + times.system
 
     def figures(self) -> dict[str, float]:
         """Return bytes; call it while the worker lives."""

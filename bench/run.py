@@ -37,8 +37,8 @@ from loaders import Case, encoder  # noqa: E402
 RESULTS = Path(__file__).parent / "results.json"
 
 METRICS = (
-    "tokens_per_s", "packs_per_s", "fill", "first_batch_s", "peak_worker_rss_above_idle",
-    "peak_travelling_bytes", "pack_tensors_bytes",
+    "tokens_per_s", "tokens_per_cpu_s", "packs_per_s", "fill", "first_batch_s",
+    "peak_worker_rss_above_idle", "peak_travelling_bytes", "pack_tensors_bytes",
 )  # fmt: skip
 
 
