@@ -137,7 +137,7 @@ def in_cgroup(group: Path, code: str) -> subprocess.CompletedProcess:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
 
 
