@@ -21,6 +21,7 @@ from energon_pack.measure import Measurer
 from energon_pack.passes import resumable
 from energon_pack.pixels import PixelReader
 from energon_pack.selfcheck import self_check
+from energon_pack.shards import tell_unreadable
 from energon_pack.sources import cookers
 from energon_pack.strict import ConfigError, Problem
 from energon_pack.thd import PackBuilder, RowLayout, Segment
@@ -114,4 +115,6 @@ class PackingTaskEncoder(TaskEncoder[Any, Any, Pack, Pack]):  # Segment and Pack
         self, dataset: LoadedDataset, worker_rotation_offset: int, worker_config: WorkerConfig
     ) -> SavableDataset[Any]:
         disable_decoding(dataset)
-        return super()._load_dataset(dataset, worker_rotation_offset, worker_config)
+        loaded = super()._load_dataset(dataset, worker_rotation_offset, worker_config)
+        tell_unreadable(loaded)
+        return loaded

@@ -13,6 +13,7 @@ from energon_pack.demux import is_clip
 from energon_pack.media import is_image
 from energon_pack.placement import place_media
 from energon_pack.refusal import SampleError
+from energon_pack.shards import PROBLEM
 from energon_pack.unpickle import load_pickle
 
 _IMAGES = ("jpg", "jpeg", "png", "webp", "tif", "tiff", "bmp", "gif")
@@ -40,19 +41,24 @@ class ChatMLSample(Sample):
 
 @edataclass
 class UnreadableSample(Sample):
-    """A sample that does not fit its dataset's field map."""
+    """A sample that could not be read, or that does not fit its dataset's field map."""
 
     problem: str
+    cause: str = "bad_conversation"
 
 
 @stateless
-def cook_raw(crude: dict[str, Any]) -> RawSample:
+def cook_raw(crude: dict[str, Any]) -> RawSample | UnreadableSample:
     """Keep a crude sample's parts as they are; reading them is left to the measurement."""
+    if PROBLEM in crude:
+        return UnreadableSample(
+            **basic_sample_keys(crude), problem=crude[PROBLEM], cause="unreadable"
+        )
     parts = {name: part for name, part in crude.items() if not name.startswith("__")}
     return RawSample(**basic_sample_keys(crude), parts=parts)
 
 
-cookers: tuple[Cooker[RawSample], ...] = (Cooker(cook_raw),)
+cookers: tuple[Cooker[RawSample | UnreadableSample], ...] = (Cooker(cook_raw),)
 """For ``CrudeWebdataset``: image, multi-image, mp4 and frame-list samples with a conversation."""
 
 
@@ -95,7 +101,7 @@ def _extension(name: str) -> str:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Order ``2.jpg`` before ``10.jpg``."""
-    return [(int(run), "") if run.isdigit() else (-1, run) for run in re.split(r"(\d+)", name)]
+    return [(int(run), "") if run.isdecimal() else (-1, run) for run in re.split(r"(\d+)", name)]
 
 
 def _read_chatml(sample: Any) -> tuple[Dialogue, list[RawMedium]]:
@@ -218,7 +224,7 @@ def _strings(value: Any) -> list[str]:
 
 
 def _read_nothing(sample: UnreadableSample) -> tuple[Dialogue, list[RawMedium]]:
-    raise SampleError("bad_conversation", sample.problem)
+    raise SampleError(sample.cause, sample.problem)
 
 
 _Reader = Callable[[Any], tuple[Dialogue, list[RawMedium]]]

@@ -22,6 +22,7 @@ from megatron.energon.flavors.webdataset.sample_loader import RawSampleData
 from megatron.energon.metadataset.loader_interface import LoadedDataset
 from megatron.energon.typed_converter import JsonParser
 
+from energon_pack.shards import PROBLEM
 from energon_pack.sources import ChatMLSample, UnreadableSample
 
 
@@ -73,22 +74,28 @@ def _guard_loading(dataset: Any) -> None:
     load = dataset.load_sample
 
     def load_or_tell(raw: Any) -> Any:
+        parts: tuple[Any, ...] = raw.data if isinstance(raw, RawSampleData) else (raw,)
+        problem = next((part[PROBLEM] for part in parts if part and PROBLEM in part), None)
+        if problem:
+            return _unreadable(dataset, raw, problem, "unreadable")
         try:
             return load(raw)
         except Exception as error:  # noqa: BLE001 - counted like any bad sample
-            return _unreadable(dataset, raw, error)
+            problem = f"the sample does not fit the dataset's field map: {error}"
+            return _unreadable(dataset, raw, problem, "bad_conversation")
 
     dataset.load_sample = load_or_tell
 
 
-def _unreadable(dataset: Any, raw: Any, error: Exception) -> UnreadableSample:
+def _unreadable(dataset: Any, raw: Any, problem: str, cause: str) -> UnreadableSample:
     joined = isinstance(raw, RawSampleData)
     first = raw.data[0] if joined else raw
     sample = UnreadableSample(
         __key__=first["__key__"],
         __restore_key__=first["__restore_key__"],
         __subflavors__=None if joined else dataset.subflavors,
-        problem=f"the sample does not fit the dataset's field map: {error}",
+        problem=problem,
+        cause=cause,
     )
     return set_sample_restore_key(sample, *raw.__restore_key__, src=dataset) if joined else sample
 
