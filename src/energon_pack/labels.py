@@ -60,8 +60,10 @@ class TurnMarker:
         ends = np.flatnonzero(ids == self._end)
         spans = []
         for start in np.flatnonzero(ids == self._start):
+            # The token after the role is its newline, or one that an answer's leading blank lines
+            # melted into with it; it belongs to the marker either way.
             content = start + 1 + len(self._role)
-            if not np.array_equal(ids[start + 1 : content], self._role):
+            if not np.array_equal(ids[start + 1 : content - 1], self._role[:-1]):
                 continue
             after = ends[np.searchsorted(ends, content)] + 1
             newline = after < len(ids) and ids[after] == self._newline

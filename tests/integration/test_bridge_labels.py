@@ -41,6 +41,11 @@ def text(rng: random.Random, most: int = 12) -> str:
     return " ".join(rng.choice(WORDS) for _ in range(rng.randint(0, most)))
 
 
+def answer(rng: random.Random, most: int = 12) -> str:
+    """Text without blanks at its start: Megatron-Bridge finds no turn where they melt into it."""
+    return text(rng, most).lstrip()
+
+
 class Case:
     """One random conversation with its media, stored as Megatron-Bridge's datasets store them."""
 
@@ -63,12 +68,17 @@ class Case:
         if self.tools and self.rng.random() < 0.6:
             call = {"function": {"name": "look", "arguments": {"at": text(self.rng), "n": 3}}}
             self.turns.append(
-                {"role": "assistant", "content": text(self.rng), "tool_calls": [call]}
+                {"role": "assistant", "content": answer(self.rng), "tool_calls": [call]}
             )
             self.turns.append({"role": "tool", "content": text(self.rng)})
-        same = isinstance(question, str) and "<" not in question and self.rng.random() < 0.2
+        same = (
+            isinstance(question, str)
+            and "<" not in question
+            and question[:1].strip()
+            and self.rng.random() < 0.2
+        )
         self.turns.append(
-            {"role": "assistant", "content": question if same else text(self.rng, 30)}
+            {"role": "assistant", "content": question if same else answer(self.rng, 30)}
         )
 
     def question(self) -> Any:

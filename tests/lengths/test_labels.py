@@ -38,6 +38,11 @@ def test_an_empty_answer_trains_its_end_and_newline(qwen3):
     assert trained_text(qwen3, candidate) == "<|im_end|>\nSo.<|im_end|>\n"
 
 
+def test_blank_lines_that_melt_into_the_role_marker_are_not_trained(qwen3):
+    candidate = measured(qwen3, raw(turns("Hi", "\n\nHello")))
+    assert trained_text(qwen3, candidate) == "Hello<|im_end|>\n"
+
+
 def test_thinking_is_trained_where_the_template_keeps_it(processors):
     from energon_pack.family import load_family
 
