@@ -182,13 +182,14 @@ class MemoryMonitor:
             tallies = dict(sorted(self._tallies.items(), reverse=True))
             work = {pid: tally.work() for (_, pid), tally in tallies.items()}
             packs = sum(tally.packs for tally in tallies.values()) + self._batches
+            step = _packs_made(tallies.values()) + self._batches
         snapshot, deaths = self._sampler.sample(work)
         events = self._alarms.events(snapshot, self._last_words(deaths, work))
         self._deaths += len(deaths)
         self._warnings += sum(event.kind not in GOOD_NEWS for event in events)
         snapshot = replace(
             snapshot,
-            step=_packs_made(tallies.values()) + self._batches,
+            step=step,
             packs_total=packs,
             warnings_total=self._warnings,
             worker_deaths_total=self._deaths,
