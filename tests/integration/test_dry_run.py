@@ -6,7 +6,8 @@ import importlib
 import os
 
 import pytest
-from integration.bridge_import import RECIPES
+import torch
+from integration.bridge_import import RECIPES, validate
 
 from energon_pack.errors import UserError
 
@@ -50,3 +51,23 @@ def test_a_recipe_whose_model_config_is_not_to_be_had_is_one_sentence(
 def test_the_launchers_list_has_every_recipe_function(launcher):
     for name, module in launcher.MODULES.items():
         assert callable(getattr(importlib.import_module(module), name))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_the_gpu_smoke_test_explains_itself_without_a_gpu(bridge, monkeypatch):
+    monkeypatch.syspath_prepend(str(RECIPES))
+    reason = importlib.import_module("gpu_smoke").what_is_missing()
+    assert reason.startswith("there is no CUDA GPU here")
+
+
+@pytest.mark.parametrize(("mode", "packs"), [("packed", 4), ("unpacked", 48)])
+def test_the_gpu_smoke_tests_config_validates(bridge, monkeypatch, demo_copy, mode, packs):
+    from huggingface_hub import constants
+
+    monkeypatch.syspath_prepend(str(RECIPES))
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", constants.HF_HUB_CACHE)
+    cfg = importlib.import_module("gpu_smoke").config(mode, demo_copy.parent)
+    validate(cfg)
+    assert cfg.model.num_layers == 8
+    assert cfg.train.global_batch_size == packs
