@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``energon-pack plan``, ``verify-hcp`` and ``check-log``: numbers and groups of a topology."""
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ _WRITERS = {"python": as_python, "overrides": as_overrides, "yaml": as_yaml}
 @click.option("--write", type=click.Choice(list(_WRITERS)), help="Write the mode's settings only.")
 @click.option("--kv-heads", type=_SIZE, default=8, show_default=True, help="For splits of CP.")
 @click.option("--gpus-per-node", type=_SIZE, default=8, show_default=True, help="Likewise.")
-@click.option("--samples", type=_SIZE, help="Conversations of the dataset, for packs an epoch.")
-@click.option("--mean-tokens", type=float, help="Their mean length, from preview.")
+@click.option("--data", type=click.Path(path_type=Path), help="Dataset YAML, for packs an epoch.")
+@click.option("--samples", type=_SIZE, help="Or its number of conversations,")
+@click.option("--mean-tokens", type=float, help="and their mean length, from preview.")
 @click.option("--epochs", type=float, default=1.0, show_default=True)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def plan(
@@ -43,6 +45,7 @@ def plan(
     write: str | None,
     kv_heads: int,
     gpus_per_node: int,
+    data: Path | None,
     samples: int | None,
     mean_tokens: float | None,
     epochs: float,
@@ -59,12 +62,26 @@ def plan(
         click.echo(_WRITERS[write](settings))
         return
     epoch = None
+    if data:
+        samples, mean_tokens = _measure(data, topology)
     if samples and mean_tokens:
         epoch = plan_epochs(topology, samples=samples, mean_tokens=mean_tokens, epochs=epochs)
     report = PlanReport(
         plan=make_plan(topology), mode=mode, settings=settings, splits=splits, epoch=epoch
     )
     click.echo(report.to_json() if form == "json" else report.text())
+
+
+def _measure(data: Path, topology: Topology) -> tuple[int, float]:
+    """Return a dataset's usable samples and their mean length, in rows of the topology."""
+    from energon_pack.config import load_config
+    from energon_pack.lengths import measure_lengths
+
+    config = dataclasses.replace(
+        load_config(data), seq_length=topology.seq_length, alignment=topology.alignment
+    )
+    lengths = measure_lengths(config)
+    return lengths.samples, lengths.mean_tokens
 
 
 @click.command()
