@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 from torchvision.io import ImageReadMode, decode_jpeg
 from torchvision.transforms.v2.functional import pil_to_tensor
 
+_ORIENTATION = 0x0112
 _DIRECT_MODES = ("RGB", "L")
 """JPEG modes that torchvision decodes to the bytes Pillow gives; CMYK it converts differently."""
 
@@ -19,8 +20,8 @@ def decode_image(
 ) -> torch.Tensor:
     """Decode the first picture in ``data`` to (3, height, width) uint8 RGB.
 
-    JPEG goes through torchvision, which saves Pillow's copies; a file it refuses and every other
-    format go through Pillow. Palette, grey and 16-bit pictures become RGB by Pillow's rules.
+    JPEG goes through torchvision, which saves Pillow's copies, everything else through Pillow:
+    palette, grey and 16-bit pictures become RGB by its rules.
     """
     image: Image.Image = Image.open(BytesIO(data))
     turned = exif == "apply" and image.getexif().get(_ORIENTATION, 1) != 1
@@ -30,9 +31,6 @@ def decode_image(
     if turned:
         image = ImageOps.exif_transpose(image)
     return cast(torch.Tensor, pil_to_tensor(_to_rgb(image, alpha)))
-
-
-_ORIENTATION = 0x0112
 
 
 def _to_rgb(image: Image.Image, alpha: Literal["white", "drop"]) -> Image.Image:
