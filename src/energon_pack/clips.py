@@ -22,6 +22,7 @@ from av.video.frame import PictureType
 from av.video.reformatter import VideoReformatter
 
 from energon_pack.demux import container_format, is_shown
+from energon_pack.refusal import SampleError
 
 _CODECS_THAT_SKIP = ("h264", "hevc", "mpeg4")
 """Decoders that ask before each packet whether pictures that no other needs are wanted."""
@@ -30,7 +31,7 @@ _CODECS_THAT_SKIP = ("h264", "hevc", "mpeg4")
 def decode_clip(data: bytes, indices: Sequence[int]) -> Iterator[torch.Tensor]:
     """Yield the shown frames of the ascending ``indices``, each (3, height, width) uint8 RGB.
 
-    Raises ``ValueError`` when the clip ends before the last of them.
+    Raises ``SampleError`` (``decode_failed``) when the clip ends before the last of them.
     """
     num_done = 0
     try:
@@ -69,7 +70,8 @@ def _from_the_start(data: bytes, indices: Sequence[int]) -> Iterator[Any]:
             if index >= indices[-1]:
                 return
             num_frames += 1
-    raise ValueError(f"it has {num_frames} frames, frame {indices[-1]} is used")
+    message = f"it has {num_frames} frames, frame {indices[-1]} is used"
+    raise SampleError("decode_failed", message)
 
 
 def _wanted_groups(data: bytes, indices: Sequence[int]) -> Iterator[Any]:

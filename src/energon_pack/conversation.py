@@ -78,7 +78,7 @@ def parse_dialogue(payload: Any, tools: Any = None) -> Dialogue:
         tools=_tools(tools),
         timing=timing,
     )
-    _refuse_control_tokens(dialogue)
+    _refuse_tokens_of(dialogue)
     return dialogue
 
 
@@ -91,11 +91,31 @@ def _from_json(value: Any, what: str) -> Any:
     if not isinstance(value, str | bytes):
         return value
     try:
-        return json.loads(value)
+        return strict_json(value)
+    except SampleError:
+        raise
     except RecursionError:
         raise bad_conversation(f"the {what} is nested too deeply to be read") from None
-    except ValueError as error:
+    except UnicodeDecodeError:
+        raise bad_conversation(f"the {what} is no UTF-8 text") from None
+    except json.JSONDecodeError as error:
         raise bad_conversation(f"the {what} is no JSON: {error}") from None
+    except ValueError:
+        raise bad_conversation(f"the {what} holds a number too long to be read") from None
+
+
+def strict_json(text: str | bytes) -> Any:
+    """Parse JSON in which no object has a key twice; raises ``ValueError`` or ``SampleError``."""
+    return json.loads(text, object_pairs_hook=_without_repeated_keys)
+
+
+def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for at, key in enumerate(keys) if key in keys[:at])
+        raise bad_conversation(f"an object in the JSON has the key {twice!r} twice")
+    return found
 
 
 def _message(turn: Any, number: int) -> Message:
@@ -139,11 +159,16 @@ def _timing(payload: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     return ({"fps": fps, "timestamps": times},) if fps is not None or times is not None else ()
 
 
-def _refuse_control_tokens(dialogue: Dialogue) -> None:
+def _refuse_tokens_of(dialogue: Dialogue) -> None:
     try:
         text = json.dumps([dialogue.turns, dialogue.tools], ensure_ascii=False)
     except RecursionError:
         raise bad_conversation("the conversation is nested too deeply to be read") from None
+    refuse_control_tokens(text)
+
+
+def refuse_control_tokens(text: str) -> None:
+    """Raise ``SampleError`` for text that would be read as structure."""
     found = _CONTROL.search(text)
     if found:
         raise bad_conversation(

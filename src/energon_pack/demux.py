@@ -44,7 +44,8 @@ def read_clip(data: bytes, *, max_pixels: int | None = None) -> Clip:
         if not (clip.height and clip.width):
             clip = _open(data, file_format, {})
     except (av.error.FFmpegError, ArithmeticError, LookupError) as error:
-        raise SampleError("bad_video", f"the clip cannot be opened: {error}") from None
+        message = "the clip cannot be opened; the file is damaged or cut short"
+        raise SampleError("bad_video", message) from error
     if not (clip.height and clip.width):
         raise SampleError("bad_video", "the clip does not say its size")
     if max_pixels is not None and clip.height * clip.width > max_pixels:
@@ -76,6 +77,8 @@ def _open(data: bytes, file_format: str, options: dict[str, str]) -> Clip:
     with av.open(BytesIO(data), format=file_format, options=options) as container:
         if not container.streams.video:
             raise SampleError("bad_video", "the file has no video stream")
+        if container.streams.video[0].codec_context is None:
+            raise SampleError("bad_video", "the clip is in a coding that FFmpeg does not know")
         return _read_stream(container, container.streams.video[0])
 
 

@@ -29,8 +29,6 @@ from energon_pack.stats import PackInfo
 from energon_pack.undecoded import reading_chatml
 from energon_pack.window import find_window
 
-_OPENING_ERRORS = (ValueError, TypeError, LookupError, OSError, AssertionError, ImportError)
-
 Split = Literal["train", "val"]
 
 
@@ -181,9 +179,18 @@ def _named(path: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except _OPENING_ERRORS as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DatasetError(f"{path} cannot be opened as an Energon dataset: {reason}") from error
+    except Exception as error:  # whatever wrong or damaged files provoke in Energon
+        raise DatasetError(
+            f"{path} cannot be opened as an Energon dataset: {_reason(error)}"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it names {error.args[0]}, which its index does not know; run energon prepare again"
+    if isinstance(error, FileNotFoundError):
+        return f"{error.filename} is not there; run energon prepare again"
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def default_worker_config(config: PackingConfig, split: Split) -> WorkerConfig:
@@ -205,10 +212,7 @@ def check_prepared(path: Path, split: Split) -> None:
     meta = path / ".nv-meta"
     if not (meta / ".info.json").exists() and not (meta / ".info.yaml").exists():
         raise DatasetError(f"{path} is not prepared; run: energon prepare {path}")
-    split_file = meta / "split.yaml"
-    if not split_file.exists():
-        raise DatasetError(f"{path} has no .nv-meta/split.yaml; run: energon prepare {path}")
-    parts = (yaml.safe_load(split_file.read_text()) or {}).get("split_parts", {})
+    parts = _split_parts(meta / "split.yaml", path)
     if not parts.get(split):
         has = ", ".join(
             f"{name} ({len(shards)} shards)" for name, shards in parts.items() if shards
@@ -217,3 +221,27 @@ def check_prepared(path: Path, split: Split) -> None:
             f"{path} has no shards in its {split} split; it has {has or 'none at all'}; "
             f"run energon prepare again with a share for {split}"
         )
+
+
+def _split_parts(file: Path, path: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        raise DatasetError(
+            f"{path} has no .nv-meta/split.yaml; run: energon prepare {path}"
+        ) from None
+    try:
+        parts = yaml.safe_load(text)["split_parts"]
+        return {name: shards or [] for name, shards in parts.items()}
+    except (
+        yaml.YAMLError,
+        RecursionError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
+        raise DatasetError(
+            f"{file} cannot be read: it does not say which shards are in which split; "
+            f"run: energon prepare {path}"
+        ) from error

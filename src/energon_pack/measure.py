@@ -62,7 +62,7 @@ class Measurer:
         media = tuple(self._medium(raw, notes) for raw in conversation.media)
         visual_tokens = sum(medium.num_patches for medium in media) // self._family.merge_size**2
         self._check_visual_tokens(visual_tokens)
-        ids = self._text.encode(conversation, media)
+        ids = self._text.encode(conversation, media, most_tokens=self._config.seq_length)
         turns = sum(message["role"] == "assistant" for message in conversation.messages)
         trained = self._marker.trained(ids, turns)
         self._check_length(len(ids))

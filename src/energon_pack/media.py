@@ -76,12 +76,14 @@ def _read(data: bytes, *, apply_exif: bool) -> ImageSize:
         if data.startswith(magic):
             try:
                 return _size_of(reader(BytesIO(data)), data, apply_exif=apply_exif)
-            except Exception as error:  # noqa: BLE001 - whatever a broken file provokes
-                reason = str(error) or type(error).__name__
-                raise SampleError(
-                    "bad_image", f"the {name} header cannot be read: {reason}"
-                ) from None
+            except Exception as error:
+                raise _broken_header(name) from error
     raise SampleError("bad_image", "the image is no JPEG, PNG, WebP, TIFF, BMP or GIF file")
+
+
+def _broken_header(name: str) -> SampleError:
+    message = f"the {name} header cannot be read; the file is damaged or cut short"
+    return SampleError("bad_image", message)
 
 
 def _size_of(image: ImageFile.ImageFile, data: bytes, *, apply_exif: bool) -> ImageSize:
@@ -115,7 +117,7 @@ def _is_webp(data: bytes) -> bool:
 
 
 def _webp_size(data: bytes, *, apply_exif: bool) -> ImageSize:
-    chunks = dict(_webp_chunks(data))
+    chunks = dict(reversed(list(_webp_chunks(data))))  # of two of a kind the first counts
     try:
         if b"VP8X" in chunks:
             head = chunks[b"VP8X"]
@@ -129,7 +131,7 @@ def _webp_size(data: bytes, *, apply_exif: bool) -> ImageSize:
             width, height = struct.unpack_from("<HH", chunks[b"VP8 "], 6)
             width, height, animated = width & 0x3FFF, height & 0x3FFF, False
     except (KeyError, IndexError, struct.error):
-        raise SampleError("bad_image", "the WebP header cannot be read") from None
+        raise _broken_header("WebP") from None
     if apply_exif and _webp_orientation(chunks) in _TRANSPOSED:
         width, height = height, width
     return ImageSize(height, width, animated)

@@ -11,7 +11,7 @@ of type float32, from which the processor makes fractions.
 import math
 import mmap
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import torch
 from PIL import Image
@@ -53,10 +53,13 @@ class PixelReader:
         dtype = torch.float32 if len(medium.earlier_sizes) > 1 else torch.uint8
         frames = _empty_pixels((num_frames, *medium.resized, 3), dtype).permute(0, 3, 1, 2)
         try:
-            for slot, picture in zip(frames, self._pictures(medium), strict=True):
-                slot.copy_(self._resized(medium, picture))
+            with _pillow_limit(medium.height * medium.width):
+                for slot, picture in zip(frames, self._pictures(medium), strict=True):
+                    slot.copy_(self._resized(medium, picture))
         except Exception as error:  # decoders raise whatever broken bytes provoke
-            message = f"the {medium.kind} broke while it was decoded: {error}"
+            known = isinstance(error, SampleError)
+            reason = str(error) if known else "the file is damaged or cut short"
+            message = f"the {medium.kind} broke while it was decoded: {reason}"
             raise SampleError("decode_failed", message) from error
         return frames
 
@@ -74,9 +77,10 @@ class PixelReader:
 
     def _resized(self, medium: Medium, picture: torch.Tensor) -> torch.Tensor:
         if picture.shape[1:] != (medium.height, medium.width):
-            raise ValueError(
+            raise SampleError(
+                "decode_failed",
                 f"it is {picture.shape[2]}x{picture.shape[1]} pixels, "
-                f"its header said {medium.width}x{medium.height}"
+                f"its header said {medium.width}x{medium.height}",
             )
         if medium.earlier_sizes:
             picture = _through_earlier_sizes(picture, medium.earlier_sizes)
@@ -86,6 +90,16 @@ class PixelReader:
             picture[None], SizeDict(height=height, width=width), resample=processor.resample
         )
         return resized[0]
+
+
+@contextmanager
+def _pillow_limit(num_pixels: int) -> Iterator[None]:
+    """Let Pillow allocate what was measured; its own limit would overrule max_source_pixels."""
+    before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, 2 * num_pixels
+    try:
+        yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = before
 
 
 def _empty_pixels(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

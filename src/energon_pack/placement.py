@@ -5,7 +5,8 @@
 1. A place is a typed part (``{"type": "image"}``) or ``<image>`` / ``<video>`` in text.
    Example: ``"<image>Which is older, this or <image>?"`` becomes image, text, image, text.
 2. Media without any place come first in the first user turn, images before videos.
-3. Media go to the places of their kind in order, or by name where the places name all of them.
+3. Media go to the places of their kind in order, or by name where a place has the name of a part;
+   then all of that kind must.
 
 It costs microseconds.
 """
@@ -17,7 +18,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from energon_pack.conversation import Conversation, Dialogue, Message, RawMedium, bad_conversation
+from energon_pack.conversation import (
+    Conversation,
+    Dialogue,
+    Message,
+    RawMedium,
+    bad_conversation,
+    refuse_control_tokens,
+)
 from energon_pack.refusal import SampleError
 
 _PLACE = re.compile("<(image|video)>")
@@ -47,6 +55,8 @@ def place_media(
         for part in message["content"]
         if part["type"] != "text"
     ]
+    for message in messages:
+        _refuse_joined_tokens(message["content"])
     media = _assign(places, stored, dialogue.timing)
     return Conversation(
         messages=[_without_references(message) for message in messages],
@@ -121,6 +131,12 @@ def _place_homeless(messages: list[Message], stored: Sequence[RawMedium]) -> Non
     )
 
 
+def _refuse_joined_tokens(content: str | list[Message]) -> None:
+    """Refuse control tokens that parts of text make only together."""
+    if isinstance(content, list):
+        refuse_control_tokens("".join(part["text"] for part in content if part["type"] == "text"))
+
+
 def _assign(
     places: list[Message], stored: Sequence[RawMedium], timing: Sequence[Mapping[str, Any]]
 ) -> list[RawMedium]:
@@ -132,14 +148,25 @@ def _assign(
                 "media_mismatch",
                 f"the conversation places {wanted} {kind}(s), the sample holds {found}",
             )
-    named = {(medium.kind, medium.name): medium for medium in stored}
-    references = [(place["type"], _reference(place)) for place in places]
-    if None not in {name for _, name in references} and set(references) == set(named):
-        ordered = [named[reference] for reference in references]
-    else:
-        queues = {kind: iter([m for m in stored if m.kind == kind]) for kind in ("image", "video")}
-        ordered = [next(queues[place["type"]]) for place in places]
-    return _timed(places, ordered, timing)
+    queues = {kind: iter(_ordered(kind, places, stored)) for kind in ("image", "video")}
+    return _timed(places, [next(queues[place["type"]]) for place in places], timing)
+
+
+def _ordered(kind: str, places: list[Message], stored: Sequence[RawMedium]) -> list[RawMedium]:
+    """Return the media of one kind as their places want them."""
+    media = [medium for medium in stored if medium.kind == kind]
+    named = {medium.name: medium for medium in media if medium.name is not None}
+    names = [_reference(place) for place in places if place["type"] == kind]
+    if not named.keys() & set(names):
+        return media
+    wanted = [name or "one without a name" for name in names]
+    if len(named) < len(media) or sorted(wanted) != sorted(named):
+        raise SampleError(
+            "media_mismatch",
+            f"the {kind}s that the conversation names are {', '.join(wanted)}; "
+            f"the sample holds {', '.join(named)}",
+        )
+    return [named[name] for name in wanted]
 
 
 def _timed(

@@ -12,6 +12,7 @@ About 2 microseconds a text token, whatever the pictures' size.
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import jinja2
@@ -33,17 +34,37 @@ class TextEncoder:
         self._family = family
         self._tokens_of = family.tokenizer.backend_tokenizer.encode
         self._videos = VideoText(family)
+        self._longest_token_bytes = max(map(len, family.tokenizer.get_vocab()))
         self._image_token: str = family.processor.image_token
         self._places = re.compile(f"{re.escape(self._image_token)}|{self._videos.place}")
 
-    def encode(self, conversation: Conversation, media: Sequence[Medium]) -> NDArray[np.int32]:
-        """Return the (n,) int32 ids that the processor would return; raises ``SampleError``."""
+    def encode(
+        self, conversation: Conversation, media: Sequence[Medium], *, most_tokens: int
+    ) -> NDArray[np.int32]:
+        """Return the (n,) int32 ids that the processor would return; raises ``SampleError``.
+
+        Above ``most_tokens`` they may be refused (``overlong``) by the text's length in bytes.
+        """
         text = self._expand_videos(self._render(conversation), media)
+        self._check_text(text, most_tokens)
         try:
             ids = np.array(self._tokens_of(text).ids, dtype=np.int32)
         except (TypeError, UnicodeError):
             raise SampleError("bad_conversation", "the text is no valid Unicode") from None
         return np.repeat(ids, self._repeats(ids, media))
+
+    def _check_text(self, text: str, most_tokens: int) -> None:
+        """Refuse a text that is far too long before a minute is spent on tokenizing it."""
+        if len(text) <= most_tokens * self._longest_token_bytes:
+            return
+        num_bytes = len(unicodedata.normalize("NFC", text).encode(errors="replace"))
+        least = num_bytes // self._longest_token_bytes
+        if least > most_tokens:
+            raise SampleError(
+                "overlong",
+                f"its text alone has more than {least} tokens, seq_length is {most_tokens}",
+                length=least,
+            )
 
     def _render(self, conversation: Conversation) -> str:
         try:

@@ -10,7 +10,6 @@ that package is not installed, or slow to import.
 
 # ruff: noqa: SLF001 - Energon has no public way to replace a decoder or a dataset class
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from megatron.energon.flavors.webdataset.sample_loader import RawSampleData
 from megatron.energon.metadataset.loader_interface import LoadedDataset
 from megatron.energon.typed_converter import JsonParser
 
+from energon_pack.conversation import strict_json
 from energon_pack.shards import PROBLEM
 from energon_pack.sources import ChatMLSample, UnreadableSample
 
@@ -54,7 +54,7 @@ def _parsed(name: str, part: Any) -> Any:
     if not isinstance(part, bytes) or name.rsplit(".", 1)[-1].lower() != "json":
         return part
     try:
-        return json.loads(part)
+        return strict_json(part)
     except (ValueError, RecursionError):
         return part
 

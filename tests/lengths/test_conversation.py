@@ -72,11 +72,15 @@ def test_as_megatron_bridge_media_come_first_in_each_turn():
     assert [m.kind for m in conversation.media] == ["image", "video", "image"]
 
 
-def test_media_are_found_by_name_where_every_place_names_one():
+def test_media_are_found_by_name_where_a_place_has_one_of_theirs():
     first, second = (RawMedium(kind="image", data=name.encode(), name=name) for name in ("0", "1"))
     parts = [{"type": "image", "image": "1"}, {"type": "image", "image": "0"}]
     assert placed(user(parts), [first, second]).media == (second, first)
-    parts[1]["image"] = "elsewhere.jpg"
+    for absent in ("elsewhere.jpg", "1", None):
+        parts[1]["image"] = absent
+        with pytest.raises(SampleError, match="the sample holds 0, 1"):
+            placed(user(parts), [first, second])
+    parts[0]["image"] = "/data/elsewhere.jpg"
     assert placed(user(parts), [first, second]).media == (first, second)
 
 

@@ -5,6 +5,7 @@
 import collections
 import os
 import pickle
+import resource
 
 import numpy as np
 import pytest
@@ -40,3 +41,9 @@ def test_whatever_names_code_is_refused(value, protocol):
 def test_a_broken_pickle_is_refused(data):
     with pytest.raises(SampleError, match="a pickled part cannot be read"):
         load_pickle(data)
+
+
+def test_a_number_in_a_pickle_takes_no_memory():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert load_pickle(b"\x80\x02]r\x00\x00\x00\x08.") == []
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
