@@ -209,3 +209,16 @@ def test_a_rule_can_be_skipped_with_a_reason(recipe, data, monkeypatch):
     cfg = recipe("qwen3_vl_8b_sft")
     use_packing(cfg, one, skip_rules={"buffer-of-one": "measuring the unpacked baseline"})
     assert cfg.dataset.skip_rules == {"buffer-of-one": "measuring the unpacked baseline"}
+
+
+def test_packing_of_megatron_bridges_own_is_told_and_replaced(recipe, data, monkeypatch):
+    from megatron.bridge.models.qwen_vl.data.energon import QwenVLTaskEncoder
+
+    from energon_pack.bridge import use_packing
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "online packing" not in str(use_packing(recipe("qwen3_vl_8b_sft"), data))
+    # What releases from 0.7 on have.
+    monkeypatch.setattr(QwenVLTaskEncoder, "select_samples_to_pack", lambda *_: [])
+    change = use_packing(recipe("qwen3_vl_8b_sft"), data)[0]
+    assert change.why.endswith("they take the place of this Megatron-Bridge's own online packing")

@@ -104,7 +104,7 @@ class PackingCallback(Callback):
         """Let all ranks save and exit at this step when any rank's monitor wants to stop."""
         assert self._monitor is not None
         limits = self._monitor.config
-        if not limits.enabled or limits.fail_worker is None is limits.fail_total:
+        if not limits.enabled or not (limits.fail_worker or limits.fail_total):
             return
         reason = self._monitor.stop_reason()
         if not any_rank(reason is not None):
