@@ -64,6 +64,8 @@ class PixelReader:
         return frames
 
     def _pictures(self, medium: Medium) -> Iterator[torch.Tensor]:
+        if not medium.data:
+            raise SampleError("decode_failed", "its bytes could not be read back from spill_dir")
         if isinstance(medium.data, tuple):
             for index in medium.frame_indices:
                 yield self._image(medium.data[index])

@@ -6,7 +6,10 @@ Their media wait in memory, or on local disk in Energon's cache pool when a fold
 candidate costs its token ids only, and its media are read back when its pack is made.
 """
 
+import logging
+import pickle
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +18,8 @@ from megatron.energon import FileStoreCachePool
 from energon_pack.candidate import Candidate, RestoreKey
 from energon_pack.policies import Item
 from energon_pack.scratch import scratch_folder
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class Waiting:
         self._max_bytes = max_bytes
         self._entries: list[_Entry] = []
         self._pool: FileStoreCachePool | None = None
+        self._told = False
         if spill_dir is not None:
             folder = scratch_folder(self, "energon-pack-spill-", spill_dir)
             self._pool = FileStoreCachePool(parent_cache_dir=folder, num_workers=1)
@@ -63,7 +69,7 @@ class Waiting:
     @property
     def bytes_in_memory(self) -> int:
         """Compressed media that take memory."""
-        return 0 if self._pool else self.media_bytes
+        return sum(entry.media_bytes for entry in self._entries if entry.spilled is None)
 
     @property
     def largest(self) -> tuple[str, int]:
@@ -83,11 +89,27 @@ class Waiting:
 
     def add(self, candidate: Candidate, item: Item) -> None:
         """Let a candidate wait."""
-        media_bytes, spilled = candidate.media_bytes, None
-        if self._pool and candidate.media:
-            spilled = self._pool.to_cache(candidate.media, candidate.__key__)
+        media_bytes = candidate.media_bytes
+        spilled = self._spilled(candidate) if self._pool and candidate.media else None
+        if spilled is not None:
             candidate.media = tuple(replace(medium, data=b"") for medium in candidate.media)
         self._entries.append(_Entry(candidate, item, media_bytes, spilled))
+
+    def _spilled(self, candidate: Candidate) -> Any:
+        """Write the media of a candidate to disk; None where that fails, as on a full one."""
+        assert self._pool
+        try:
+            return self._pool.to_cache(candidate.media, candidate.__key__)
+        except OSError as error:
+            whole = {entry.spilled.cache_path for entry in self._entries if entry.spilled}
+            for partly_written in set(self._pool.cache_dir.glob("*")) - whole:
+                partly_written.unlink(missing_ok=True)
+            if not self._told:
+                _LOGGER.warning(
+                    "spill_dir: %s; media that cannot be written wait in memory", error.strerror
+                )
+            self._told = True
+            return None
 
     def take(self, indices: Iterable[int]) -> list[Candidate]:
         """Take candidates out, oldest first, with their media."""
@@ -100,5 +122,7 @@ class Waiting:
 def _with_media(entries: Sequence[_Entry]) -> list[Candidate]:
     for entry in entries:
         if entry.spilled is not None:
-            entry.candidate.media = entry.spilled.get()
+            # Without their bytes the media break when they are decoded, and are counted there.
+            with suppress(OSError, EOFError, pickle.UnpicklingError):
+                entry.candidate.media = entry.spilled.get()
     return [entry.candidate for entry in entries]
