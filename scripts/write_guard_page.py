@@ -91,7 +91,7 @@ BROKEN: Final[dict[str, Facts]] = {
     "hierarchy-engine": {"parallel": _HIERARCHY, "software": {"transformer_engine": "2.18.0"}},
     "buffer-of-one": {"packing": {"packing_buffer_size": 1}},
     "inexact-resume": {"packing": {"resume_mismatch": "warn"}},
-    "shared-memory": {"machine": {"shared_bytes": 64 << 20, "pack_bytes": 192 << 20}},
+    "shared-memory": {"machine": {"shared_bytes": 64 << 20}, "packing": {"num_workers": 32}},
     "worker-memory": {
         "machine": {"pack_bytes": 192 << 20},
         "packing": {"shuffle_buffer_size": 100_000},

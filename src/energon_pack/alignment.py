@@ -4,6 +4,10 @@
 
 import math
 from dataclasses import dataclass
+from typing import Final
+
+ROW_BYTES: Final = 44
+"""Bytes a token of a row takes: ids and labels of 8, loss mask of 4, positions of 3 * 8."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,14 +11,12 @@ masks and positions, 44 bytes a token, go through /dev/shm.
 import logging
 from dataclasses import dataclass
 
+from energon_pack.alignment import ROW_BYTES
 from energon_pack.config import PackingConfig
 from energon_pack.family import Family
 from energon_pack.memory import read_ceiling, read_shared_memory
 from energon_pack.patchify import DTYPES
 from energon_pack.sizes import format_size
-
-_ROW_BYTES = 44
-"""Ids and labels of 8 bytes, loss mask of 4, positions of 3 * 8."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +39,7 @@ def most_in_flight(config: PackingConfig, family: Family) -> InFlight:
     token_bytes = family.merge_size**2 * patch_numel * DTYPES[config.pixel_dtype].itemsize
     return InFlight(
         patch_bytes=packs * visual_tokens * token_bytes,
-        row_bytes=packs * config.seq_length * _ROW_BYTES,
+        row_bytes=packs * config.seq_length * ROW_BYTES,
     )
 
 

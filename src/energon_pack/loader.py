@@ -22,6 +22,7 @@ from megatron.energon import (
 from energon_pack.config import MonitorConfig, PackingConfig
 from energon_pack.encoder import Pack, PackingTaskEncoder
 from energon_pack.errors import UserError
+from energon_pack.in_flight import warn_where_short
 from energon_pack.ledger import Ledger, WorkerRecord
 from energon_pack.monitor import MemoryMonitor
 from energon_pack.resume import StateGuard, fingerprint
@@ -139,6 +140,8 @@ def build_loader(
     )
     now = fingerprint(config, split=split, family=encoder.family, dataset=dataset)
     guard = StateGuard(now, config.resume_mismatch)
+    if split == "train":
+        warn_where_short(config, encoder.family)
     monitor = config.monitor if config.monitor.enabled and split == "train" else None
     return PackLoader(loader, ledger=find_window(dataset).ledger, guard=guard, monitor=monitor)
 

@@ -396,12 +396,12 @@ def test_linear_attention_without_kernels_is_an_error_where_a_gpu_could_have_the
 
 def test_more_packs_than_shared_memory_holds_are_told_with_both_sizes(facts_of):
     facts = facts_of(DENSE, {"dataset.num_workers": 8})
-    machine = dataclasses.replace(facts.machine, shared_bytes=64 << 20)
+    machine = dataclasses.replace(facts.machine, shared_bytes=16 << 20)
     report = check(dataclasses.replace(facts, machine=machine))
     (finding,) = [finding for finding in report.findings if finding.code == "shared-memory"]
-    # 8 training and 8 validation workers, 3 packs each of 8192 tokens * 4 patches * 1536 * 4 bytes.
-    assert "9.00 GiB" in finding.consequence
-    assert "64.0 MiB" in finding.consequence
+    # 8 training and 8 validation workers, 4 packs each of 8192 tokens * 44 bytes.
+    assert "22.0 MiB" in finding.consequence
+    assert "16.0 MiB" in finding.consequence
 
 
 def test_buffers_above_the_memory_limit_are_told_with_both_sizes(facts_of):

@@ -5,6 +5,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from energon_pack.alignment import ROW_BYTES
 from energon_pack.config import PackingConfig
 from energon_pack.facts import RunFacts
 from energon_pack.rules.base import Fault, Rule, Unknown, packing_of, rule
@@ -44,20 +45,20 @@ def inexact_resume(facts: RunFacts) -> Iterator[Fault]:
 
 @rule("shared-memory", "warning", versions=_OURS)
 def shared_memory(facts: RunFacts) -> Iterator[Fault | Unknown]:
-    """Shared memory holds the packs that wait."""
+    """Shared memory holds the rows that wait."""
     packing = packing_of(facts)
-    need = _waiting_bytes(facts, packing)
+    need = _waiting_packs(facts, packing) * packing.seq_length * ROW_BYTES
     size = facts.machine.shared_bytes
-    if need is None or size is None:
-        yield Unknown("the size of /dev/shm or of a pack")
+    if size is None:
+        yield Unknown("the size of /dev/shm")
     elif need > size:
         yield Fault(
             setting="dataset.num_workers x prefetch_factor",
             value=f"{_workers(packing)} x {packing.prefetch_factor}",
-            consequence=f"Full packs take up to {format_size(need)} of /dev/shm's "
+            consequence=f"Token ids and positions take up to {format_size(need)} of /dev/shm's "
             f"{format_size(size)}; a worker that finds it full dies of SIGBUS.",
-            fix="Start the container with a larger --shm-size, lower num_workers or "
-            "prefetch_factor, set max_visual_tokens_per_pack or pixel_dtype: bfloat16.",
+            fix="Start the container with a larger --shm-size, or lower num_workers or "
+            "prefetch_factor.",
         )
 
 
@@ -102,11 +103,15 @@ def _workers(packing: PackingConfig) -> int:
 
 
 def _waiting_bytes(facts: RunFacts, packing: PackingConfig) -> int | None:
-    """Packs in the queues, and one in the making a worker, over the node."""
+    """Patches of the packs on their way, over the node."""
     if facts.machine.pack_bytes is None:
         return None
-    packs = _workers(packing) * (packing.prefetch_factor + 1) * facts.parallel.ranks_per_node
-    return packs * facts.machine.pack_bytes
+    return _waiting_packs(facts, packing) * facts.machine.pack_bytes
+
+
+def _waiting_packs(facts: RunFacts, packing: PackingConfig) -> int:
+    """Packs in a worker's queue, the one it writes and the one being read, over the node."""
+    return _workers(packing) * (packing.prefetch_factor + 2) * facts.parallel.ranks_per_node
 
 
 RULES: Final[tuple[Rule, ...]] = (buffer_of_one, inexact_resume, shared_memory, worker_memory)
