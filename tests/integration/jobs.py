@@ -5,6 +5,7 @@
 import dataclasses
 import hashlib
 import logging
+import os
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from megatron.bridge.training.checkpointing import (
 )
 
 from energon_pack.bridge import PackingCallback
+from energon_pack.bridge.figures import IntervalFigures, reduce_figures
 from energon_pack.bridge.replicas import KeyTrace, ReplicaMismatchError, check_replicas
 from energon_pack.config import PackingConfig
 from energon_pack.errors import UserError
@@ -43,12 +45,19 @@ def train(
             f"checkpoint.save={folder}",
             f"checkpoint.save_interval={SAVED_AT}",
             f"logger.tensorboard_dir={folder / 'tensorboard'}",
+            "logger.wandb_project=packs",
+            "logger.wandb_exp_name=train",
+            f"logger.wandb_save_dir={folder}",
         )
+        os.environ["WANDB_MODE"] = "offline"
         with cpu_run(cfg, groups, folder / "energon") as run:
             if resume_from:
                 run.restore(SAVED_AT, resume_from / "energon")
             run.train(load_family(data.model), [PackingCallback(), watch])
-            torch.save({**vars(watch), "saved": run.checkpoints.saved}, folder / "result.pt")
+            summary = dict(run.state.wandb_logger.run.summary)
+            run.state.wandb_logger.finish()
+            result = {**vars(watch), "saved": run.checkpoints.saved, "wandb": summary}
+            torch.save(result, folder / "result.pt")
 
 
 class _Watch(Callback):
@@ -108,7 +117,9 @@ def read(
         )
         with cpu_run(cfg, groups, folder) as run:
             stream = run.train_iterator.iterable
-            result["keys"] = [pack["__keys__"] for pack in islice(stream, SAVED_AT)]
+            packs = list(islice(stream, SAVED_AT))
+            result["keys"] = [pack["__keys__"] for pack in packs]
+            result["totals"] = _totals(packs, groups)
             maybe_save_dataloader_state(
                 None, run.train_iterator, SAVED_AT, str(folder), pg_collection=groups
             )
@@ -125,6 +136,13 @@ def read(
                 except UserError as error:
                     result["refusal"] = str(error)
     torch.save(result, folder / f"{rank}.pt")
+
+
+def _totals(packs: list[dict[str, Any]], groups: Any) -> dict[str, float]:
+    figures = IntervalFigures()
+    for pack in packs:
+        figures.add(pack["pack_info"])
+    return reduce_figures(figures, groups.dp)[0]
 
 
 def _load(run: Any, folder: Path) -> None:

@@ -42,6 +42,15 @@ def test_two_tensor_parallel_ranks_read_identical_packs(ranks):
     assert first["more"] == second["more"]
 
 
+def test_figures_add_up_over_data_parallel_ranks_and_not_over_replicas(ranks):
+    first, second = (rank["totals"] for rank in ranks["dp2"])
+    assert first == second
+    assert first["packs"] == 14
+    assert first["workers"] == 2
+    assert first["samples"] == sum(len(keys) for rank in ranks["dp2"] for keys in rank["keys"])
+    assert [rank["totals"]["packs"] for rank in ranks["tp2"]] == [7, 7]
+
+
 @pytest.mark.parametrize("name", ["dp1", "dp2", "tp2"])
 def test_a_checkpoint_at_step_7_resumes_to_the_same_20_packs_bit_for_bit(ranks, name):
     for rank in ranks[name]:

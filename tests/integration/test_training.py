@@ -68,6 +68,11 @@ def test_tensorboard_has_the_figures_of_the_packs_at_every_step(trained):
     assert all(event.value > 0 for event in events.Scalars("packing/tokens_per_second"))
 
 
+def test_weights_and_biases_has_the_last_figures(trained):
+    assert 0.9 < trained.wandb["packing/fill"] <= 1
+    assert trained.wandb["packing/skipped/overlong"] > 0
+
+
 def test_a_memory_limit_on_one_rank_stops_all_in_order_with_a_checkpoint(data, tmp_path):
     run_ranks("train_above_a_limit", 2, tmp_path, data)
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
