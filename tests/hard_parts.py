@@ -7,13 +7,23 @@ import io
 import itertools
 import json
 import pickle
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import webdataset as wds
 from lengths.media_parts import FORMATS, clip, encode, frames, picture
+from megatron.energon import WorkerConfig
 from megatron.energon.tools.prepare import command as prepare
+
+from energon_pack import PackingTaskEncoder, build_loader
+from energon_pack.config import MonitorConfig, PackingConfig
+from energon_pack.family import Family
+from energon_pack.loader import PackLoader
+from energon_pack.measure import Measurer
+from energon_pack.sources import RawSample
 
 JPEG = encode(picture(64, 64))
 CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
@@ -31,9 +41,7 @@ def good(number: int = 0) -> Parts:
     return {"json": chat(answer=f"It is number {number}."), "jpg": JPEG}
 
 
-def write(
-    folder: Path, *shards: Sequence[Parts], split: str = "train", prepared: bool = True
-) -> Path:
+def write(folder: Path, *shards: Sequence[Parts], split: str = "val") -> Path:
     """Write samples into shards of one split and prepare them; keys are 000, 001, ..."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers = itertools.count()
@@ -41,10 +49,10 @@ def write(
         with wds.TarWriter(str(folder / f"{split}-{place:03d}.tar"), encoder=False) as shard:
             for parts in samples:
                 shard.write({"__key__": f"{next(numbers):03d}", **parts})
-    return prepared_(folder, split) if prepared else folder
+    return prepared(folder, split)
 
 
-def prepared_(folder: Path, split: str = "train") -> Path:
+def prepared(folder: Path, split: str) -> Path:
     """Run ``energon prepare`` on a folder of shards."""
     options = ["--non-interactive", "--no-progress", "--num-workers", "1", "--skip-dataset-yaml"]
     with contextlib.redirect_stdout(io.StringIO()):
@@ -53,6 +61,65 @@ def prepared_(folder: Path, split: str = "train") -> Path:
         )
     (folder / ".nv-meta" / "dataset.yaml").write_text(CRUDE)
     return folder
+
+
+def of_length(family: Family, length: int) -> Parts:
+    """A text-only sample of so many tokens; an answer of n letters has n tokens more than none."""
+    sample = RawSample(__key__="", __restore_key__=(), parts={"json": chat("Go", "a a")})
+    settings = PackingConfig(path=".", model=".")
+    missing = length - Measurer(family, settings).measure(sample).length
+    return {"json": chat("Go", "a a" + " a" * missing)}
+
+
+@dataclass(kw_only=True)
+class Passed:
+    """What one pass over a dataset made of its samples."""
+
+    packs: list[dict[str, Any]]
+    lost: Counter[str]
+    examples: dict[str, Any]
+    """The latest loss of each cause: key, length, message."""
+
+    @property
+    def keys(self) -> list[str]:
+        """Of all packed samples."""
+        return sorted(key for pack in self.packs for key in pack["__keys__"])
+
+
+def one_pass(folder: Path, family: Family, **settings: Any) -> Passed:
+    """Pack the validation split once, through the front door."""
+    loader = loader_of(folder, family, "val", **settings)
+    packs = list(loader)
+    lost: Counter[str] = Counter()
+    for pack in packs:
+        lost.update(pack["pack_info"].stream.skipped)
+    records = loader.worker_records()
+    for record in records:
+        lost.update(record.pending)
+    examples = {cause: lost for record in records for cause, lost in record.examples.items()}
+    return Passed(packs=packs, lost=lost, examples=examples)
+
+
+def loader_of(
+    folder: Path,
+    family: Family,
+    split: Literal["train", "val"] = "train",
+    *,
+    worker_config: WorkerConfig | None = None,
+    **settings: Any,
+) -> PackLoader:
+    """Open a dataset with short packs and a small buffer, read in this process."""
+    values = {"seq_length": 512, "packing_buffer_size": 8, "num_workers": 0, **settings}
+    config = PackingConfig(
+        path=str(folder), model=".", monitor=MonitorConfig(enabled=False), **values
+    )
+    encoder = PackingTaskEncoder(config, family=family)
+    return build_loader(config, split, encoder=encoder, worker_config=worker_config)
+
+
+def segments(pack: dict[str, Any], name: str) -> list[Any]:
+    """Cut a row of a pack at its segments' ends."""
+    return list(pack[name].split(pack["cu_seqlens_q"].diff().tolist(), dim=-1))
 
 
 def media() -> list[tuple[str, bytes, str]]:

@@ -30,9 +30,9 @@ from energon_pack.refusal import CAUSES, SampleError
 pytestmark = pytest.mark.full
 _LOGGER = logging.getLogger(__name__)
 
-MUTATIONS = {"media": 12_000, "conversations": 8_000, "settings": 4_000}
+MUTATIONS = {"media": 30_000, "conversations": 8_000, "settings": 4_000}
 MOST_SECONDS = 10
-MOST_BYTES = 1 << 30
+MOST_BYTES = 256 << 20
 """By which the process may grow over all mutations."""
 SOAK_PACKS = 20_000
 SOAK_SAMPLES = 42_200

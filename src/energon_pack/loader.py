@@ -87,7 +87,11 @@ class PackLoader:
         self._taps.append(observer)
 
     def save_state(self) -> Any:
-        """Return this rank's position; plain values that Megatron-Bridge's checkpoints can hold."""
+        """Return this rank's position; plain values that Megatron-Bridge's checkpoints can hold.
+
+        Raises ``WorkerDiedError`` when there is a worker that would never answer.
+        """
+        self._ledger.check_workers()
         return self._guard.sealed(self._loader.save_state_rank())
 
     def restore_state(self, state: Any) -> None:
@@ -141,9 +145,21 @@ def build_loader(
     now = fingerprint(config, split=split, family=encoder.family, dataset=dataset)
     guard = StateGuard(now, config.resume_mismatch)
     if split == "train":
+        _check_shares(config, dataset)
         warn_where_short(config, encoder.family)
     monitor = config.monitor if config.monitor.enabled and split == "train" else None
     return PackLoader(loader, ledger=find_window(dataset).ledger, guard=guard, monitor=monitor)
+
+
+def _check_shares(config: PackingConfig, dataset: SavableDataset[Pack]) -> None:
+    """Refuse workers without samples: a training split repeats, and they would repeat nothing."""
+    workers = max(dataset.worker_config.num_workers, 1)
+    shares = [dataset.len_worker(worker) for worker in range(workers)]
+    if not all(shares):
+        raise DatasetError(
+            f"{config.path} has {sum(shares)} samples for the {workers} workers of this rank; "
+            f"set num_workers to {sum(shares)} or less, or train on fewer ranks"
+        )
 
 
 def build_dataset(
