@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Public reports of faults in this kind of software, each tried here as a small input.
 
-``row_1`` to ``row_26`` are the rows of the table in ``docs/hard-inputs.md``; rows 19 and 23 go on
-in ``tests/integration/test_hard_inputs.py``.
+``row_1`` to ``row_26`` are the rows of the table in ``docs/hard-inputs.md``; row 19 goes on in
+``tests/integration/test_hard_inputs.py``.
 """
 
+import json
 import pickle
 import re
 from collections import Counter
+from contextlib import suppress
 
 import numpy as np
 import psutil
@@ -23,6 +25,7 @@ from PIL import Image
 
 from energon_pack import ConfigError
 from energon_pack.alignment import ParallelShape, required_multiple
+from energon_pack.cli import main
 from energon_pack.config import PackingConfig
 from energon_pack.demo.train import compare, tiny_model
 from energon_pack.family import load_family
@@ -185,8 +188,6 @@ def test_row_10_one_over_long_sample_costs_itself_only(qwen3, tmp_path):
     ],
 )  # fmt: skip
 def test_row_11_answers_their_end_and_the_newline_are_trained(turns, trained, qwen3, tmp_path):
-    import json
-
     stored = json.dumps([{"role": role, "content": text} for role, text in turns]).encode()
     (pack,) = one_pass(write(tmp_path / "data", [{"json": stored}] * 2), qwen3).packs
     for labels in segments(pack, "labels"):
@@ -285,6 +286,34 @@ def test_row_19_a_pack_of_text_has_no_picture_or_a_smallest_one(qwen3, tmp_path)
     assert pack["pack_info"].samples == 2
 
 
+FACTS = """
+model: {{family: qwen3_vl, seq_length: 8192, kv_heads: 8, vision_trained: true}}
+parallel: {{world_size: 8}}
+batch: {{step: vlm_step, overlap_grad_reduce: {overlap}}}
+experts: {{count: {experts}, balancing: [{balancing}]}}
+packing: {{path: data, model: processor, text_only_packs: {text_only}}}
+"""
+
+
+def findings(tmp_path, capsys, **values):
+    """What ``energon-pack check`` says of a run, by rule."""
+    facts = {"overlap": "false", "experts": 0, "balancing": "aux_loss", "text_only": "allow"}
+    path = tmp_path / "facts.yaml"
+    path.write_text(FACTS.format(**(facts | values)))
+    with suppress(SystemExit):
+        main(["check", "--facts", str(path), "--format", "json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    return {finding["code"]: finding for finding in found}
+
+
+def test_row_19_the_guard_speaks_where_a_pack_of_text_stops_training(tmp_path, capsys):
+    finding = findings(tmp_path, capsys, overlap="true")["text-only-packs"]
+    assert finding["severity"] == "error"
+    assert "text_only_packs: dummy_image" in finding["fix"]
+    settled = findings(tmp_path, capsys, overlap="true", text_only="dummy_image")
+    assert "text-only-packs" not in settled
+
+
 @pytest.mark.parametrize(
     "shape", [ParallelShape(context=2), ParallelShape(tensor=4, sequence_parallel=True)]
 )
@@ -311,6 +340,13 @@ def test_row_22_a_control_token_in_text_refuses_its_sample(content, qwen3, tmp_p
     assert done.keys == ["000", "002"]
     assert done.lost == {"bad_conversation": 1}
     assert "holds the control token <|image_pad|>" in done.examples["bad_conversation"][2]
+
+
+def test_row_23_a_sequence_wise_loss_of_experts_is_warned_of(tmp_path, capsys):
+    found = findings(tmp_path, capsys, experts=8, balancing="seq_aux_loss")
+    assert found["expert-sequence-loss"]["severity"] == "warning"
+    assert "a row is a whole pack" in found["expert-sequence-loss"]["consequence"]
+    assert "expert-sequence-loss" not in findings(tmp_path, capsys, experts=8)
 
 
 def test_row_24_packed_loss_equals_that_of_the_samples_alone(qwen3, tmp_path):
