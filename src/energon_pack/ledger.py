@@ -122,6 +122,12 @@ class Ledger:
                 raise
             raise WorkerDiedError("\n".join([str(error), *map(_last_words, dead)])) from error
 
+    def check_workers(self) -> None:
+        """Raise ``WorkerDiedError`` when a worker is gone, where waiting for it would hang."""
+        dead = self._dead_workers(until=0)
+        if dead:
+            raise WorkerDiedError("\n".join(["a worker has died", *map(_last_words, dead)]))
+
     def _dead_workers(self, until: float) -> list[WorkerRecord]:
         """Return whose process is gone; a dying one closes its files before it counts as such."""
         dead = [record for record in self.read() if not record.ended and _is_dead(record.pid)]
