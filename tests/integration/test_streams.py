@@ -10,15 +10,18 @@ import pytest
 from megatron.energon import WorkerConfig
 
 from energon_pack.bridge.stream import EvalStream
+from energon_pack.encoder import PackingTaskEncoder
 from energon_pack.loader import DatasetError, build_loader
 
 
 def evaluations(config, *, packs, rank=0, world=1, workers=2):
     """The validation stream of one data-parallel rank."""
 
+    encoder = PackingTaskEncoder(config)
+
     def open_loader():
         ranks = WorkerConfig(rank=rank, world_size=world, num_workers=workers)
-        return build_loader(config.unmonitored(), "val", worker_config=ranks)
+        return build_loader(config, "val", encoder=encoder, worker_config=ranks)
 
     return EvalStream(open_loader, packs_per_evaluation=packs)
 
