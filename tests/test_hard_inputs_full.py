@@ -35,7 +35,7 @@ MOST_SECONDS = 10
 MOST_BYTES = 256 << 20
 """By which the process may grow over all mutations."""
 SOAK_PACKS = 20_000
-SOAK_SAMPLES = 42_200
+SOAK_SAMPLES = 42_600
 SMALL = encode(picture(32, 32))
 
 
@@ -188,7 +188,7 @@ def test_a_soak_with_losses_keeps_memory_flat_and_counts_add_up(qwen3_folder, tm
     folder = write(tmp_path / "data", *itertools.batched(samples, 2000), split="val")
     settings = PackingConfig(
         path=str(folder), model=str(qwen3_folder), num_workers=2, packing_buffer_size=16,
-        seq_length=50, max_samples_per_pack=2, min_pixels=1024, max_pixels=4096,
+        seq_length=64, max_samples_per_pack=2, min_pixels=1024, max_pixels=4096,
     )  # fmt: skip
     loader = build_loader(settings, "val")
     tracks = {pid: GrowthTrack(1000) for pid in ("trainer", 0, 1)}
