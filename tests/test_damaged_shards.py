@@ -17,6 +17,7 @@ from lengths.media_parts import encode, picture
 from megatron.energon.epathlib import EPath
 from megatron.energon.errors import FatalSampleError
 from megatron.energon.flavors.webdataset.itar import ITarFile
+from megatron.energon.tools.prepare import command as prepare
 
 from energon_pack.loader import DatasetError
 from energon_pack.waiting import Waiting
@@ -264,6 +265,23 @@ def test_a_damaged_file_of_the_dataset_is_told_in_one_sentence(name, text, folde
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
     assert not there.exists()
+
+
+def test_a_line_of_json_that_cannot_be_parsed_is_counted(tmp_path, qwen3):
+    lines = [chat("x", f"It is {at}.") + b"\n" for at in range(6)]
+    file = tmp_path / "data.jsonl"
+    file.write_bytes(b"".join(lines))
+    options = ["--non-interactive", "--no-progress", "--num-workers", "1"]
+    prepare.main([str(file), *options], standalone_mode=False)
+    assert one_pass(file, qwen3).keys == list("012345")
+    lines[2] = lines[2].replace(b"[", b"#")
+    file.write_bytes(b"".join(lines))
+    done = one_pass(file, qwen3)
+    assert done.keys == list("01345")
+    assert done.lost == {"bad_conversation": 1}
+    file.write_bytes(b"".join(lines[:4]))
+    with pytest.raises(DatasetError, match="index of the jsonl file does not match"):
+        loader_of(file, qwen3, "val")
 
 
 def test_reading_keeps_no_header_of_what_it_has_read(qwen3, tmp_path):

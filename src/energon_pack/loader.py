@@ -206,10 +206,12 @@ def _named(path: str) -> Iterator[None]:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, KeyError):
-        return f"it names {error.args[0]}, which its index does not know; run energon prepare again"
+        return f"{error.args[0]} is not in it; run energon prepare again"
     if isinstance(error, FileNotFoundError):
-        return f"{error.filename} is not there; run energon prepare again"
-    return " ".join(str(error).split()) or type(error).__name__
+        missing = error.filename or "a dataset that it names"
+        return f"{missing} is not there; run energon prepare again"
+    told = " ".join(str(error).split())
+    return told or f"one of its files cannot be read ({type(error).__name__})"
 
 
 def default_worker_config(config: PackingConfig, split: Split) -> WorkerConfig:

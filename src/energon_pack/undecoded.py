@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datasets that hand out their media as stored: nothing is decoded while Energon reads.
 
+Energon skips a line of JSON that it cannot parse, uncounted; here it is parsed when it is measured.
 Energon and Megatron-Bridge decode pictures before the shuffle buffer, to 11 MB of float32 for a
 1280x720 frame. ``disable_decoding`` takes their decoders out of a loaded dataset; the files stay
 as they are. ``reading_chatml`` lets a ``dataset.yaml`` name Megatron-Bridge's dataset class where
@@ -17,6 +18,7 @@ from typing import Any
 from megatron.energon import CrudeSample, DefaultDecoderWebdatasetFactory
 from megatron.energon.epathlib import EPath
 from megatron.energon.flavors.base_dataset import set_sample_restore_key
+from megatron.energon.flavors.jsonl.crude_jsonl_dataset import DefaultCrudeJsonlDatasetFactory
 from megatron.energon.flavors.webdataset.sample_loader import RawSampleData
 from megatron.energon.metadataset.loader_interface import LoadedDataset
 from megatron.energon.typed_converter import JsonParser
@@ -66,7 +68,11 @@ def disable_decoding(loaded: LoadedDataset) -> None:
         if hasattr(factory, "_decoder"):
             crude = factory.__sample_type__ is CrudeSample
             factory._decoder = None if crude else JsonDecoder()
-    if dataset.__sample_type__ is not CrudeSample:
+    if isinstance(dataset, DefaultCrudeJsonlDatasetFactory):
+        dataset._load_sample = lambda sample: CrudeSample(  # type: ignore[method-assign]
+            sample, __subflavors__=dataset.subflavors
+        )
+    elif dataset.__sample_type__ is not CrudeSample:
         _guard_loading(dataset)
 
 
