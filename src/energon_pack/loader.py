@@ -18,6 +18,7 @@ from megatron.energon import (
     get_train_dataset,
     get_val_dataset,
 )
+from megatron.energon.errors import FatalSampleError
 
 from energon_pack.config import MonitorConfig, PackingConfig
 from energon_pack.encoder import Pack, PackingTaskEncoder
@@ -35,6 +36,10 @@ Split = Literal["train", "val"]
 
 class DatasetError(UserError):
     """A dataset that cannot be opened: wrong path, not prepared, or a split without samples."""
+
+
+class SamplesError(UserError, FatalSampleError):
+    """A run that its samples have stopped: too many lost in a row, or ``on_overlong: error``."""
 
 
 class PackLoader:
@@ -65,10 +70,11 @@ class PackLoader:
     def __iter__(self) -> Iterator[Pack]:
         """Yield packs; each one's ``PackInfo`` goes to the taps first.
 
-        Raises ``WorkerMemoryError`` above a limit of the monitor, ``WorkerDiedError`` for a worker
-        that the kernel or a fault ended, with the sample that it was working on.
+        Raises ``SamplesError`` when too many samples are lost, ``WorkerMemoryError`` above a limit
+        of the monitor, ``WorkerDiedError`` for a worker that the kernel or a fault ended, with the
+        sample that it was working on.
         """
-        with self._ledger.naming_dead_workers():
+        with self._ledger.naming_dead_workers(), _telling_losses():
             for pack in self._watched():
                 for tap in self._taps:
                     tap(pack["pack_info"])
@@ -189,6 +195,18 @@ def build_dataset(
             max_samples_per_sequence=config.max_samples_per_sequence,
             **common,
         )
+
+
+@contextmanager
+def _telling_losses() -> Iterator[None]:
+    """Say why the samples have stopped the run, without the traceback that workers send along."""
+    try:
+        yield
+    except SamplesError:
+        raise
+    except FatalSampleError as error:
+        reason = str(error).rpartition(f"{FatalSampleError.__name__}: ")[2]
+        raise SamplesError(reason.strip()) from error
 
 
 @contextmanager
