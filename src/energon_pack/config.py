@@ -145,7 +145,7 @@ class PackingConfig:
     seed: int = 0
     """Seed of shuffling, added to Energon's worker seeds."""
     prefetch_factor: int = 2
-    """Packs each worker prepares ahead; their patches lie in memory files, their rows in /dev/shm."""
+    """Packs each worker prepares ahead; patches lie in memory files, rows in /dev/shm."""
     max_consecutive_skips: int = 1000
     """Refused samples in a row after which the run stops with the table of causes."""
     resume_mismatch: Literal["error", "warn"] = "error"
