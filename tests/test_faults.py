@@ -85,6 +85,8 @@ def test_packed_and_lost_add_up_to_the_dataset(damaged, encoder):
     assert carried == causes
 
 
+# torch raises from a signal handler, wherever this process is just then.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_killed_worker_costs_nothing_once_the_run_has_resumed(damaged, encoder):
     config, samples = damaged
     loader = build_loader(config, "val", encoder=encoder)

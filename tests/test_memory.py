@@ -29,7 +29,11 @@ LIMIT = 400 * MIB
 @contextmanager
 def child(code: str):
     """Run Python ``code`` in a process that waits for its input to end after printing a line."""
-    program = f"{code}\nprint('ready', flush=True)\nimport sys; sys.stdin.read()"
+    program = (
+        f"import os, sys; first = os.getpid()\n{code}\n"
+        "if os.getpid() == first: print('ready', flush=True)\n"
+        "sys.stdin.read()"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -63,6 +63,11 @@ def monitor_of(**settings):
     return MemoryMonitor(config, sinks=[sink]), sink
 
 
+def above_fork(mebibytes):
+    """Return a limit that far above what a worker forked from this process starts with."""
+    return f"{psutil.Process().memory_info().rss // MIB + mebibytes}MiB"
+
+
 def read(monitor, loader, packs):
     """Read ``packs`` packs in a loop as a trainer would."""
     taken = 0
@@ -85,7 +90,7 @@ def read_until_at_work(monitor, sink):
 
 
 def test_a_leaking_worker_is_named_with_its_rate_before_the_warning_level(caplog):
-    monitor, sink = monitor_of(warn_worker="1200MiB")
+    monitor, sink = monitor_of(warn_worker=above_fork(750))
     packs = Packs(leaker=1, leak_bytes=MIB, pause_s=0.004)
     with monitor:
         for _ in monitor.watch(loader_of(packs)):
@@ -113,7 +118,7 @@ def test_flat_workers_are_not_accused_over_2000_packs(caplog):
 
 @pytest.mark.parametrize("trial", range(10))
 def test_a_limit_below_the_need_ends_the_run_in_order_with_the_table(trial):
-    monitor, sink = monitor_of(fail_worker="700MiB", interval_s=0.02)
+    monitor, sink = monitor_of(fail_worker=above_fork(250), interval_s=0.02)
     packs = Packs(leaker=trial % 2, leak_bytes=8 * MIB, pause_s=0.002)
     with pytest.raises(WorkerMemoryError) as caught:
         read(monitor, loader_of(packs), 10_000)
@@ -147,7 +152,7 @@ def test_a_killed_worker_is_reported_within_two_intervals_with_signal_and_last_k
     assert event.time - killed < 2 * 0.5
     assert re.fullmatch(
         rf"worker 0 \(pid {victim.pid}\) was killed by SIGKILL; "
-        r"last sample sample-0-\d+; it held \d+ MiB",
+        r"last sample sample-0-\d+; it held \S+ [MG]iB",
         event.message,
     )
     assert sink.snapshots[-1].worker_deaths_total == 1

@@ -7,6 +7,7 @@ A fork of pytest's own process would crash after a test has used gloo or autogra
 
 import os
 import sys
+from functools import cache
 from importlib import import_module
 from multiprocessing import forkserver
 from pathlib import Path
@@ -24,12 +25,19 @@ def run_ranks(job: str, world: int, folder: Path, *args: Any) -> None:
     """
     # The server ignores the search path that it is sent (CPython 3.12), so what it imports first
     # has to be found through the environment.
+    _forget_other_server()
     with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
         forkserver.set_forkserver_preload(["integration.preload"])
         forkserver.ensure_running()
     start_processes(
         _enter, args=(job, world, folder, *args), nprocs=world, start_method="forkserver"
     )
+
+
+@cache
+def _forget_other_server() -> None:
+    """Stop a server that an earlier test has started with imports of its own."""
+    forkserver._forkserver._stop()
 
 
 def _enter(rank: int, job: str, world: int, folder: Path, *args: Any) -> None:
