@@ -10,6 +10,7 @@ memory files that the worker or the trainer has open) is sampled ten times a sec
 import itertools
 import multiprocessing
 import os
+import pickle
 import statistics
 import struct
 import threading
@@ -77,22 +78,23 @@ def first_batch(case: Case) -> float:
     return time.monotonic() - watch.started
 
 
-def save(case: Case, packs: int) -> Any:
-    """Return a loader's state after ``packs`` packs."""
+def save(case: Case, packs: int) -> bytes:
+    """Return a loader's state after ``packs`` packs, pickled: it has tensors of its process."""
     loader = open_loader(case)
     for _, _ in zip(range(packs), loader, strict=False):
         pass
-    return loader.save_state() if case.loader == "ours" else loader.save_state_rank()
+    state = loader.save_state() if case.loader == "ours" else loader.save_state_rank()
+    return pickle.dumps(state)
 
 
-def resume(case: Case, state: Any) -> float:
+def resume(case: Case, state: bytes) -> float:
     """Return the seconds from a restored worker's start to its first pack."""
     watch = _Watch()
     loader = open_loader(case)
     if case.loader == "ours":
-        loader.restore_state(state)
+        loader.restore_state(pickle.loads(state))
     else:
-        loader.restore_state_rank(state)
+        loader.restore_state_rank(pickle.loads(state))
     next(iter(loader))
     return time.monotonic() - watch.started
 
