@@ -166,7 +166,7 @@ def main() -> int:
     for name, job in jobs.items():
         try:
             new = job()
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             say(f"{name} failed: {error}")
             failed.append(name)
             continue
