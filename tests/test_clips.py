@@ -2,7 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoding parts of a clip gives the frames that decoding all of it gives."""
 
+import os
+import subprocess
+import sys
 from io import BytesIO
+from pathlib import Path
 
 import av
 import pytest
@@ -92,6 +96,28 @@ def test_a_clip_cut_off_in_its_middle_is_a_decode_failure():
     with pytest.raises(SampleError) as caught:
         PixelReader(family, PackingConfig(path="x", model="y")).decode(medium)
     assert caught.value.cause == "decode_failed"
+
+
+FORK = """
+import multiprocessing, sys
+from test_clips import all_frames, clip, decode_clip
+data = clip(8, size=(480, 640))
+all_frames(data)
+list(decode_clip(data, range(8)))
+worker = multiprocessing.get_context("fork").Process(
+    target=lambda: sys.exit(len(list(decode_clip(data, range(8)))))
+)
+worker.start()
+worker.join(60)
+worker.kill()
+sys.exit(worker.exitcode != 8)
+"""
+
+
+def test_a_forked_worker_decodes_after_its_trainer_has_decoded():
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", FORK]
+    assert subprocess.run(command, env=environment, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["qwen2_5_vl", "qwen3_vl"])
