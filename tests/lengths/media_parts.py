@@ -67,7 +67,7 @@ def clip(
     base = 1 / Fraction(fps) if ticks is None else Fraction(1, 1000)
     times = list(ticks or range(len(pictures)))
     if codec == "libx265":
-        options = {"x265-params": "log-level=none"}
+        options = {"x265-params": "log-level=none:pools=none:frame-threads=1"}
     file = BytesIO()
     with av.open(file, "w", format=container) as output:
         stream = output.add_stream(codec, rate=fps, options=options)
