@@ -29,7 +29,7 @@ KINDS = {
     "H.264, intra refresh": {"x264-params": "intra-refresh=1:keyint=12"},
     "H.265, open GOPs": {
         "codec": "libx265",
-        "x265-params": "log-level=none:pools=none:frame-threads=1:keyint=12:min-keyint=12:open-gop=1",
+        "x265-params": "log-level=none:keyint=12:min-keyint=12:open-gop=1",
     },
     "MPEG-4 with B-frames": {"codec": "mpeg4", "bf": "2", "g": "12"},
     "VP9": {"codec": "libvpx-vp9", "container": "webm", "g": "12", "cpu-used": "8"},

@@ -62,12 +62,12 @@ def clip(
 ) -> bytes:
     """Encode pictures; ``ticks`` gives their times in 1/1000 s instead of an even rate.
 
-    x265 of PyAV 19 now and then cannot write a single picture: give it two.
+    x265 of PyAV 19 now and then cannot write one or two pictures: give it six.
     """
     base = 1 / Fraction(fps) if ticks is None else Fraction(1, 1000)
     times = list(ticks or range(len(pictures)))
     if codec == "libx265":
-        options = {"x265-params": "log-level=none:pools=none:frame-threads=1"}
+        options = {"x265-params": "log-level=none"}
     file = BytesIO()
     with av.open(file, "w", format=container) as output:
         stream = output.add_stream(codec, rate=fps, options=options)

@@ -108,7 +108,7 @@ def _clip_case(rng: random.Random) -> bytes:
     options = {}
     if codec == "libx264":
         options = {"bf": str(rng.randint(0, 3)), "g": str(rng.choice((1, 5, 250)))}
-    count = rng.randint(1 + (codec == "libx265"), 40)
+    count = rng.randint(6 if codec == "libx265" else 1, 40)
     ticks = None
     if codec in ("libx264", "libvpx-vp9") and rng.random() < 0.3:
         ticks = np.cumsum([0, *(rng.randint(10, 400) for _ in range(count - 1))]).tolist()
