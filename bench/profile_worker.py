@@ -19,7 +19,7 @@ os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELIS
 
 import data
 
-from energon_pack import clips, pixels, shared_memory, visual
+from energon_pack import clips, images, pixels, shared_memory, visual
 from energon_pack.config import PackingConfig
 from energon_pack.loader import build_loader
 
@@ -60,7 +60,7 @@ def _print_functions(packs: Any, count: int) -> None:
 
 def _print_stages(packs: Any, count: int) -> None:
     seconds = dict.fromkeys(("decode", "resize", "patchify", "write"), 0.0)
-    _time(pixels, "decode_image", seconds, "decode")
+    _time(images.ImageDecoder, "decode", seconds, "decode")
     _time(clips, "_wanted_groups", seconds, "decode", steps=True)
     _time(clips, "_rgb", seconds, "decode")
     _time(pixels.PixelReader, "_resized", seconds, "resize")

@@ -12,7 +12,10 @@ from PIL import Image
 from transformers import Qwen2VLImageProcessor, Qwen2VLVideoProcessor, Qwen3VLVideoProcessor
 
 from energon_pack.candidate import Medium
+from energon_pack.config import PackingConfig
 from energon_pack.family import Family
+from energon_pack.pixels import PixelReader
+from energon_pack.visual import VisualBuilder
 
 FAMILIES = ("qwen2_5_vl", "qwen3_vl", "qwen3_5_vl")
 
@@ -87,6 +90,18 @@ def video_medium(family, data, size, indices, reference):
     """Medium of a clip or frame list with the grid that the reference output has."""
     (grid,) = reference["video_grid_thw"].tolist()
     return _medium(family, "video", data, size, grid, frame_indices=tuple(indices))
+
+
+def reader_of(family, **settings):
+    """What decodes the family's media."""
+    return PixelReader(family, PackingConfig(path="x", model="y", **settings))
+
+
+def visual_of(family, media, dtype="float32", **settings):
+    """The media decoded into the visual half of a pack."""
+    opened = VisualBuilder(family, dtype).open(media)
+    opened.add(media, reader_of(family, **settings).frames(media))
+    return opened.close()
 
 
 def _medium(family, kind, data, size, grid, **more):

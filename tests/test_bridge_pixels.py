@@ -7,14 +7,12 @@ from io import BytesIO
 
 import pytest
 import torch
-from pictures import FAMILIES, encoded, image_medium, noise, video_medium, visual_family
+from pictures import FAMILIES, encoded, image_medium, noise, video_medium, visual_family, visual_of
 from PIL import Image
 
 from energon_pack.config import PackingConfig
 from energon_pack.frames import Frames
-from energon_pack.pixels import PixelReader
 from energon_pack.resize import Resizer
-from energon_pack.visual import VisualBuilder
 
 vision_process = pytest.importorskip("qwen_vl_utils.vision_process")
 
@@ -29,8 +27,7 @@ def frames_used(count):
 
 
 def packed(family, medium, dtype="float32"):
-    decoded = PixelReader(family, CONFIG).decode(medium)
-    return VisualBuilder(family, dtype).build([medium], iter([decoded]))
+    return visual_of(family, [medium], dtype, preprocessing="bridge")
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -11,14 +11,11 @@ from pathlib import Path
 import av
 import pytest
 import torch
-from pictures import clip, video_medium, visual_family
+from pictures import clip, reader_of, video_medium, visual_family, visual_of
 
 from energon_pack import clips
 from energon_pack.clips import decode_clip
-from energon_pack.config import PackingConfig
-from energon_pack.pixels import PixelReader
 from energon_pack.refusal import SampleError
-from energon_pack.visual import VisualBuilder
 
 NUM_FRAMES = 60
 
@@ -84,7 +81,7 @@ def test_frames_that_are_not_there_are_a_decode_failure():
     reference = {"video_grid_thw": torch.tensor([[1, 6, 8]])}
     medium = video_medium(family, data, (96, 128), (0, 12), reference)
     with pytest.raises(SampleError, match="it has 10 frames, frame 12 is used") as caught:
-        PixelReader(family, PackingConfig(path="x", model="y")).decode(medium)
+        list(reader_of(family).frames([medium]))
     assert caught.value.cause == "decode_failed"
 
 
@@ -94,7 +91,7 @@ def test_a_clip_cut_off_in_its_middle_is_a_decode_failure():
     reference = {"video_grid_thw": torch.tensor([[1, 6, 8]])}
     medium = video_medium(family, data[: len(data) // 2], (96, 128), (0, 39), reference)
     with pytest.raises(SampleError) as caught:
-        PixelReader(family, PackingConfig(path="x", model="y")).decode(medium)
+        list(reader_of(family).frames([medium]))
     assert caught.value.cause == "decode_failed"
 
 
@@ -132,6 +129,5 @@ def test_a_clip_in_a_pack_equals_the_processor_on_the_same_frames(name):
         return_tensors="pt",
     )
     medium = video_medium(family, data, (180, 240), used, reference)
-    decoded = PixelReader(family, PackingConfig(path="x", model="y")).decode(medium)
-    ours = VisualBuilder(family, "float32").build([medium], iter([decoded]))
+    ours = visual_of(family, [medium])
     assert torch.equal(ours.pixel_values_videos, reference["pixel_values_videos"])

@@ -94,11 +94,10 @@ def test_mutated_media_are_packed_or_refused(family):
             assert found.cause in CAUSES
             assert found.cause != "unexpected", found
             return found.cause
-        for medium in found.media:
-            try:
-                assert reader.decode(medium).shape[2:] == medium.resized
-            except SampleError as error:
-                return error.cause
+        try:
+            assert len(list(reader.frames(found.media))) == sum(m.grid[0] for m in found.media)
+        except SampleError as error:
+            return error.cause
         return "packed"
 
     count = MUTATIONS["media"] // 3

@@ -12,19 +12,21 @@ from fractions import Fraction
 import av
 import numpy as np
 import pytest
+import torch
 from hard_parts import JPEG
 from lengths.media_parts import FORMATS, clip, encode, frames, picture
 from lengths.oracle import config, exchange, measure, measured, raw, refused
 from PIL import Image
 
 from energon_pack.candidate import Candidate
-from energon_pack.images import decode_image
+from energon_pack.images import ImageDecoder
 from energon_pack.media import image_size
 from energon_pack.pixels import PixelReader
 from energon_pack.refusal import SampleError
 
 MP4 = clip(frames(10, 64, 96))
 UNREAD = "no JPEG, PNG, WebP, TIFF, BMP or GIF"
+AS_STORED = ImageDecoder(exif="ignore", alpha="drop")
 Image.init()
 
 
@@ -39,15 +41,20 @@ def video_sample(data):
 def decoded(family, sample, **settings):
     """The first medium's frames, of the size that was measured."""
     medium = measured(family, sample, **settings).media[0]
-    pictures = PixelReader(family, config(**settings)).decode(medium)
+    return medium, pictures_of(PixelReader(family, config(**settings)), medium)
+
+
+def pictures_of(reader, medium):
+    """All frames of a medium, as (frames, 3, height, width)."""
+    pictures = torch.cat(list(reader.frames([medium])))
     assert pictures.shape[2:] == medium.resized
-    return medium, pictures
+    return pictures
 
 
 def breaks(reader, medium):
     """What is said when a medium is decoded; None where it does not break."""
     try:
-        assert reader.decode(medium).shape[2:] == medium.resized
+        pictures_of(reader, medium)
     except SampleError as error:
         return str(error)
     return None
@@ -60,7 +67,7 @@ def test_every_mode_of_a_format_that_is_read_is_what_pillow_shows(name, mode, qw
     data = encode(picture(40, 56, mode=mode), name)
     decoded(qwen3, image_sample(data))
     shown = Image.open(io.BytesIO(data)).convert("RGB")
-    ours = decode_image(data, exif="ignore", alpha="drop").permute(1, 2, 0).numpy()
+    ours = AS_STORED.decode(data).permute(1, 2, 0).numpy()
     assert np.abs(ours.astype(int) - np.array(shown)).max() <= (2 if name == "JPEG" else 0)
 
 
@@ -156,8 +163,8 @@ def test_of_an_animated_picture_the_first_frame_is_packed_and_noted(name, qwen3)
     first, second = picture(64, 64), picture(64, 64, seed=5)
     data = encode(first, name, save_all=True, append_images=[second])
     assert measured(qwen3, image_sample(data)).notes == ("animated_image",)
-    alone = decode_image(encode(first, name), exif="ignore", alpha="drop")
-    assert (decode_image(data, exif="ignore", alpha="drop").float() - alone).abs().mean() < 3
+    alone = AS_STORED.decode(encode(first, name)).clone()
+    assert (AS_STORED.decode(data).float() - alone).abs().mean() < 3
 
 
 def muxed(container, *, audio, pictures):
@@ -287,4 +294,4 @@ def test_a_clip_of_100_000_frames_is_measured_in_seconds(qwen3):
     candidate = measured(qwen3, video_sample(file.getvalue()), max_num_frames=16)
     assert time.perf_counter() - start < 10
     assert candidate.media[0].frame_indices[-1] > 99_000
-    assert len(PixelReader(qwen3, config()).decode(candidate.media[0])) == 16
+    assert len(pictures_of(PixelReader(qwen3, config()), candidate.media[0])) == 16

@@ -8,14 +8,11 @@ from io import BytesIO
 import numpy as np
 import pytest
 import torch
-from pictures import FAMILIES, encoded, image_medium, noise, video_medium, visual_family
+from pictures import FAMILIES, encoded, image_medium, noise, video_medium, visual_family, visual_of
 from PIL import Image, ImageOps
 
 from energon_pack import patchify
-from energon_pack.config import PackingConfig
-from energon_pack.pixels import PixelReader
 from energon_pack.refusal import SampleError
-from energon_pack.visual import VisualBuilder
 
 DTYPES = ("float32", "bfloat16", "uint8")
 
@@ -30,13 +27,8 @@ def loop(request, monkeypatch):
     return request.param
 
 
-def reader(family, **settings):
-    return PixelReader(family, PackingConfig(path="x", model="y", **settings))
-
-
 def packed(family, media, dtype="float32", **settings):
-    frames = (reader(family, **settings).decode(medium) for medium in media)
-    return VisualBuilder(family, dtype).build(media, frames).normalized_for_model()
+    return visual_of(family, media, dtype, **settings).normalized_for_model()
 
 
 def hf_image(family, data, *, prepare=lambda image: image):
@@ -176,7 +168,7 @@ def test_a_broken_picture_is_a_decode_failure_told_in_one_sentence(data):
     family = visual_family()
     medium = replace(image_medium(family, JPEG, hf_image(family, JPEG)), data=data)
     with pytest.raises(SampleError, match="the image broke while it was decoded: ") as caught:
-        reader(family).decode(medium)
+        packed(family, [medium])
     assert caught.value.cause == "decode_failed"
     assert "\n" not in str(caught.value)
 
@@ -185,4 +177,4 @@ def test_a_picture_of_another_size_than_measured_is_refused():
     family = visual_family()
     medium = image_medium(family, JPEG, hf_image(family, JPEG))
     with pytest.raises(SampleError, match="300x200 pixels, its header said 299x200"):
-        reader(family).decode(replace(medium, width=299))
+        packed(family, [replace(medium, width=299)])

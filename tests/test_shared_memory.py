@@ -3,6 +3,8 @@
 """A pack's patches reach the trainer without a copy, in memory that is used again and again."""
 
 import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -13,9 +15,8 @@ from pictures import visual_family
 from torch.utils.data import DataLoader, IterableDataset
 
 from energon_pack.candidate import Candidate, Medium
-from energon_pack.pixels import _empty_pixels
 from energon_pack.shared_memory import PackMemory
-from energon_pack.thd import PackBuilder, RowLayout, Segment
+from energon_pack.thd import PackBuilder, RowLayout
 
 NUM_PACKS = 8
 GRID = (1, 128, 128)
@@ -37,21 +38,26 @@ class Packs(IterableDataset):
         process = psutil.Process()
         idle = process.memory_info().rss
         for at in range(NUM_PACKS):
-            pack = self.builder.build([segment(at)])
+            candidate = sample()
+            opened = self.builder.open([candidate])
+            opened.add(candidate, frames_of(at))
+            pack = opened.close()
             pack["above_idle"] = process.memory_info().rss - idle
             lent = self.builder._visual._memory._lent
             pack["files"] = [os.fstat(file._fd).st_ino for file in lent]
             yield pack
 
 
-def segment(value):
+def sample():
     image = Medium(kind="image", data=b"", height=1, width=1, resized=(2048, 2048), grid=GRID)
-    candidate = Candidate(
+    return Candidate(
         __key__="k", __restore_key__=(), ids=np.full(4096, 151655, np.int32),
         trained=np.zeros(4096, bool), media=(image,),
     )  # fmt: skip
-    frames = _empty_pixels((1, 2048, 2048, 3), torch.uint8).permute(0, 3, 1, 2)
-    return Segment(candidate=candidate, frames=[frames.fill_(value)])
+
+
+def frames_of(value):
+    yield torch.full((1, 2048, 2048, 3), value, dtype=torch.uint8).permute(0, 3, 1, 2)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +105,35 @@ def test_a_returned_file_is_taken_before_a_new_one_and_grows_where_needed(monkey
     for rows in (10, 1000, 3, 2000, 1):
         assert (filled(memory, rows, rows) == rows).all()
         assert len(memory._lent) == 1
+
+
+def test_rows_that_were_cut_off_are_written_over(monkeypatch):
+    for worker in (object, lambda: None):
+        monkeypatch.setattr("energon_pack.shared_memory.get_worker_info", worker)
+        sheet = PackMemory().sheet((50, 8), torch.float32)
+        sheet.append(torch.ones(20, 8))
+        sheet.append(torch.full((25, 8), 2.0))
+        sheet.cut(20)
+        sheet.append(torch.full((5, 8), 3.0))
+        assert sheet.tensor()[:, 0].tolist() == [1] * 20 + [3] * 5
+
+
+FULL = """
+import resource
+import energon_pack.shared_memory as memory, torch
+memory.get_worker_info = object
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+memory._MemoryFile.reserve = lambda self, num_bytes: None
+memory.PackMemory().sheet((1000, 8), torch.float32).append(torch.ones(1000, 8))
+"""
+
+
+def test_a_machine_without_room_for_a_pack_stops_the_run_with_what_to_set():
+    # A limit on file sizes stands in for a machine whose memory is full.
+    run = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, check=False)
+    last = run.stderr.strip().splitlines()[-1]
+    assert "FatalSampleError: no memory for the patches of a pack" in last
+    assert "lower num_workers" in last
 
 
 def test_without_workers_memory_is_ordinary():

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hand-computed rows: what a pack's tensors hold, where its padding is and what is trained."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +12,9 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from energon_pack.candidate import Candidate, Medium
 from energon_pack.config import PackingConfig
+from energon_pack.refusal import SampleError
 from energon_pack.selector import capacity
-from energon_pack.thd import PackBuilder, RowLayout, Segment
+from energon_pack.thd import PackBuilder, RowLayout
 
 PAD, IGN = 7, -100
 START, IMAGE, VIDEO, END = 151652, 151655, 151656, 151653
@@ -34,24 +37,27 @@ def medium(kind, grid, side, **more):
     return Medium(kind=kind, data=b"12", height=1, width=1, resized=size, grid=grid, **more)
 
 
-def frames_of(medium, value):
-    count = 1 if medium.kind == "image" else 2 * medium.grid[0]
-    return torch.full((count, *medium.resized, 3), value, dtype=torch.uint8).permute(0, 3, 1, 2)
+def frames_of(media):
+    """Medium i is filled with 51 * i."""
+    for at, each in enumerate(media):
+        shape = (1 if each.kind == "image" else 2, *each.resized, 3)
+        for _ in range(each.grid[0]):
+            yield torch.full(shape, 51 * at, dtype=torch.uint8).permute(0, 3, 1, 2)
 
 
-def build(candidates, *, family=None, dtype="float32", text_only="allow", **layout):
+def build(candidates, *, family=None, dtype="float32", text_only="allow", broken=(), **layout):
     family = family or visual_family()
     builder = PackBuilder(
         family, RowLayout(**{"seq_length": 16, **layout}), pixel_dtype=dtype,
         text_only_packs=text_only,
     )  # fmt: skip
-    segments = [
-        Segment(
-            candidate=one, frames=[frames_of(each, 51 * at) for at, each in enumerate(one.media)]
-        )
-        for one in candidates
-    ]
-    return builder.build(segments)
+    pack = builder.open([*candidates, *(one for one, _ in broken)])
+    for one, frames in broken:
+        with pytest.raises(SampleError):
+            pack.add(one, frames)
+    for one in candidates:
+        pack.add(one, frames_of(one.media))
+    return pack.close()
 
 
 def test_two_samples_without_padding():
@@ -138,7 +144,7 @@ def test_patches_and_grids_follow_the_conversation_in_each_kind():
     visual = pack["visual_inputs"]
     assert visual.image_grid_thw.tolist() == [[1, 2, 2], [1, 2, 4]]
     assert visual.video_grid_thw.tolist() == [[2, 2, 4]]
-    # Frames of medium i are filled with 51 * i, and 0 to 255 become -1 to 1.
+    # 0 to 255 become -1 to 1.
     assert visual.pixel_values.mean(1).tolist() == pytest.approx([-1] * 4 + [-0.2] * 8)
     assert visual.pixel_values_videos.mean(1).tolist() == pytest.approx([-0.6] * 16)
     assert visual.second_per_grid_ts is None
@@ -190,17 +196,35 @@ def test_figures_leave_padding_out():
     assert (info.media_bytes, info.longest, info.fill) == (2, 8, 7 / 16)
 
 
-def test_frames_are_let_go_while_the_pack_is_built():
-    image = medium("image", (1, 2, 2), 16)
-    segment = Segment(
-        candidate=candidate((IMAGE, IMAGE), media=(image, image)),
-        frames=[frames_of(image, 0), frames_of(image, 9)],
-    )
-    builder = PackBuilder(
-        visual_family(), RowLayout(seq_length=16), pixel_dtype="uint8", text_only_packs="allow"
-    )
-    builder.build([segment])
-    assert segment.frames == []
+def breaking_after(media, count):
+    yield from itertools.islice(frames_of(media), count)
+    raise SampleError("decode_failed", "cut short")
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_a_sample_that_breaks_leaves_no_trace_in_its_pack(count):
+    image, video = medium("image", (1, 2, 2), 16), medium("video", (2, 2, 2), 16)
+    whole = [
+        candidate((IMAGE, VIDEO, VIDEO), (2,), (image, video)),
+        text(11, 12, trained=(1,)),
+        candidate((IMAGE, 13), (1,), (image,)),
+    ]
+    bad = candidate((VIDEO, VIDEO, IMAGE, VIDEO, VIDEO), (4,), (video, image, video))
+    alone, beside = build(whole), build(whole, broken=[(bad, breaking_after(bad.media, count))])
+    assert beside.pop("pack_info") == alone.pop("pack_info")
+    visual, wanted = vars(beside.pop("visual_inputs")), vars(alone.pop("visual_inputs"))
+    for name, value in (alone | wanted).items():
+        other = (beside | visual)[name]
+        assert torch.equal(other, value) if torch.is_tensor(value) else other == value, name
+
+
+def test_a_pack_whose_only_media_broke_is_text():
+    image = candidate((IMAGE,), media=(medium("image", (1, 2, 2), 16),))
+    for text_only, grids in (("allow", None), ("dummy_image", [[1, 2, 2]])):
+        broken = [(image, breaking_after(image.media, 0))]
+        pack = build([text(11, 12)], broken=broken, text_only=text_only)
+        visual = pack["visual_inputs"]
+        assert (visual and visual.image_grid_thw.tolist()) == grids
 
 
 def test_visual_inputs_can_be_walked_as_vlm_step_does():

@@ -90,19 +90,30 @@ def decode(candidate):
     return candidate
 
 
-def assemble(segments):
-    """Join the ids."""
-    tokens = sum(segment.length for segment in segments)
-    return {
-        "input_ids": np.concatenate([segment.ids for segment in segments]),
-        "pack_info": PackInfo(
-            samples=len(segments),
-            tokens=tokens,
-            trained_tokens=tokens,
-            width=tokens,
-            seq_length=SEQ_LENGTH,
-        ),
-    }
+class JoinedIds:
+    """A pack of ids alone."""
+
+    def __init__(self, candidates):
+        self.most = len(candidates)
+        self.segments = []
+
+    def add(self, candidate, frames):
+        assert frames is candidate
+        self.segments.append(candidate)
+
+    def close(self):
+        assert len(self.segments) <= self.most
+        tokens = sum(segment.length for segment in self.segments)
+        return {
+            "input_ids": np.concatenate([segment.ids for segment in self.segments]),
+            "pack_info": PackInfo(
+                samples=len(self.segments),
+                tokens=tokens,
+                trained_tokens=tokens,
+                width=tokens,
+                seq_length=SEQ_LENGTH,
+            ),
+        }
 
 
 def config_of(**values):
@@ -111,14 +122,14 @@ def config_of(**values):
     return PackingConfig(**values)
 
 
-def window_over(dataset, config, *, decode=decode, assemble=assemble):
+def window_over(dataset, config, *, decode=decode, open_pack=JoinedIds):
     """Put the window over a stream of candidates."""
     return WindowPackingDataset(
         dataset,
         config=config,
         buffer_size=config.packing_buffer_size,
         decode=decode,
-        assemble=assemble,
+        open_pack=open_pack,
         worker_config=dataset.worker_config,
     )
 

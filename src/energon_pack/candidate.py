@@ -46,6 +46,11 @@ class Medium:
         return sum(map(len, self.data)) if isinstance(self.data, tuple) else len(self.data)
 
     @property
+    def num_frames(self) -> int:
+        """Frames that are used; 1 for an image."""
+        return len(self.frame_indices) if self.kind == "video" else 1
+
+    @property
     def num_patches(self) -> int:
         """Rows of the patch tensor that this medium becomes."""
         return self.grid[0] * self.grid[1] * self.grid[2]

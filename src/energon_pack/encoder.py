@@ -4,8 +4,8 @@
 
 1. ``preencode_sample`` measures: raw sample to token ids and media sizes; no pixels.
 2. ``build_batch`` puts in the window, which chooses the next pack from the measured candidates.
-3. ``postencode_sample`` decodes the media of the chosen candidates only.
-4. ``pack_selected_samples`` assembles one THD row, the batch that ``vlm_step`` reads.
+3. ``PixelReader`` decodes the media of the chosen candidates only, straight into the pack.
+4. ``PackBuilder`` makes one THD row of it, the batch that ``vlm_step`` reads.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ from energon_pack.selfcheck import self_check
 from energon_pack.shards import tell_unreadable
 from energon_pack.sources import cookers
 from energon_pack.strict import ConfigError, Problem
-from energon_pack.thd import PackBuilder, RowLayout, Segment
+from energon_pack.thd import PackBuilder, RowLayout
 from energon_pack.undecoded import disable_decoding
 from energon_pack.window import WindowPackingDataset
 
@@ -32,7 +32,7 @@ Pack = dict[str, Any]
 """One packed row: the keys, shapes and types are those of the batch contract in the docs."""
 
 
-class PackingTaskEncoder(TaskEncoder[Any, Any, Pack, Pack]):  # Segment and Pack share a slot
+class PackingTaskEncoder(TaskEncoder[Any, Any, Pack, Pack]):
     """Packs samples online; use it in ``build_loader`` or in Energon's ``get_train_dataset``.
 
     Building one runs the self-check: a probe image, clip and text go through the real processor
@@ -71,18 +71,6 @@ class PackingTaskEncoder(TaskEncoder[Any, Any, Pack, Pack]):  # Segment and Pack
         Ledger.work_on_in_this_process(sample.__key__, "measure")
         return self._measurer.measure(sample)
 
-    @stateless
-    def postencode_sample(self, candidate: Candidate) -> Segment:
-        """Decode and resize the media of a chosen candidate; raises ``SampleError``."""
-        return Segment(
-            candidate=candidate, frames=[self._reader.decode(medium) for medium in candidate.media]
-        )
-
-    @stateless
-    def pack_selected_samples(self, segments: list[Segment]) -> Pack:
-        """Assemble the segments into one THD row."""
-        return self._builder.build(segments)
-
     def build_encode_sample(
         self, dataset: SavableDataset[Any], *, worker_config: WorkerConfig
     ) -> SavableDataset[Any]:
@@ -106,8 +94,8 @@ class PackingTaskEncoder(TaskEncoder[Any, Any, Pack, Pack]):  # Segment and Pack
             dataset,
             config=self.config,
             buffer_size=packing_buffer_size or self.config.packing_buffer_size,
-            decode=self.postencode_sample,
-            assemble=self.pack_selected_samples,
+            decode=lambda candidate: self._reader.frames(candidate.media),
+            open_pack=self._builder.open,
             worker_config=worker_config,
         )
 

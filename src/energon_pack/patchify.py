@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resized uint8 frames to normalised patches, one band of merge blocks at a time.
 
-1. A band is one temporal patch and one row of merge blocks: 1 MB of float32 for 1536 pixels.
+1. A band is one row of merge blocks of one temporal patch: 1 MB of float32 for 1536 pixels.
 2. Its bytes are put into the order of the patches.
 3. Each channel's mean and deviation are applied by the processor's own operations, while the band
    is in the cache. The processor passes over the whole picture at each step instead.
@@ -49,16 +49,15 @@ class PatchWriter:
         return 3 * self._temporal * self._patch**2
 
     def bands(self, frames: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Yield the patches of (frames, 3, height, width) as (patches, patch_numel) tensors.
+        """Yield the patches of one temporal patch as (patches, patch_numel) tensors.
 
-        The frames are as ``PixelReader`` gives them: channels innermost in memory, uint8 or, in
-        bridge mode, float32.
+        Its (frames, 3, height, width) are as ``PixelReader`` gives them: channels innermost in
+        memory, uint8 or, in bridge mode, float32.
         """
         compiled = _patchify is not None and frames.dtype is torch.uint8
         make = self._band if compiled else self._band_by_torch
-        for group in frames.permute(0, 2, 3, 1).split(self._temporal):
-            for band in group.split(self._patch * self._merge, dim=1):
-                yield make(band)
+        for band in frames.permute(0, 2, 3, 1).split(self._patch * self._merge, dim=1):
+            yield make(band)
 
     def _band(self, band: torch.Tensor) -> torch.Tensor:
         present, height, width, _ = band.shape

@@ -20,6 +20,7 @@ import weakref
 from typing import Any, Protocol
 
 import torch
+from megatron.energon.errors import FatalSampleError
 from torch.utils.data import get_worker_info
 
 _MOST_FILES = 32
@@ -27,13 +28,19 @@ _MOST_FILES = 32
 
 
 class PatchSheet(Protocol):
-    """A tensor that is filled from its first row to its last."""
+    """A tensor that is filled from its first row on."""
+
+    num_rows: int
+    """How many are filled."""
 
     def append(self, rows: torch.Tensor) -> None:
-        """Copy ``rows`` behind what is there."""
+        """Copy ``rows`` behind what is there; ``FatalSampleError`` where there is no room."""
+
+    def cut(self, num_rows: int) -> None:
+        """Give up what was appended after the first ``num_rows``."""
 
     def tensor(self) -> torch.Tensor:
-        """Return the filled tensor; nothing may be appended after that."""
+        """Return the filled rows; nothing may be appended after that."""
 
 
 class PackMemory:
@@ -47,7 +54,8 @@ class PackMemory:
         """Return an empty sheet; ordinary memory where no other process will read it."""
         if get_worker_info() is None:
             return _OwnSheet(torch.empty(shape, dtype=dtype))
-        return _LentSheet(self._take(math.prod(shape) * dtype.itemsize), self._lent, shape, dtype)
+        file = self._take(math.prod(shape) * dtype.itemsize)
+        return _LentSheet(file, self._lent, shape[1], dtype)
 
     def _take(self, num_bytes: int) -> "_MemoryFile":
         returned = [file for file in self._lent if file.is_returned()]
@@ -59,21 +67,24 @@ class PackMemory:
         else:
             return _MemoryFile(num_bytes)
         self._lent.remove(file)
-        file.rewind(num_bytes)
+        file.reserve(num_bytes)
         return file
 
 
 class _OwnSheet:
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = tensor
-        self._filled = 0
+        self.num_rows = 0
 
     def append(self, rows: torch.Tensor) -> None:
-        self._tensor[self._filled : self._filled + len(rows)] = rows
-        self._filled += len(rows)
+        self._tensor[self.num_rows : self.num_rows + len(rows)] = rows
+        self.num_rows += len(rows)
+
+    def cut(self, num_rows: int) -> None:
+        self.num_rows = num_rows
 
     def tensor(self) -> torch.Tensor:
-        return self._tensor
+        return self._tensor[: self.num_rows]
 
 
 class _LentSheet:
@@ -81,21 +92,27 @@ class _LentSheet:
         self,
         file: "_MemoryFile",
         lent: "list[_MemoryFile]",
-        shape: tuple[int, int],
+        numel: int,
         dtype: torch.dtype,
     ) -> None:
         self._file = file
         self._lent = lent
-        self._shape = shape
+        self._numel = numel
         self._dtype = dtype
+        self.num_rows = 0
 
     def append(self, rows: torch.Tensor) -> None:
-        self._file.append(memoryview(rows.view(torch.uint8).numpy()).cast("B"))
+        data = memoryview(rows.view(torch.uint8).numpy()).cast("B")
+        self._file.write(data, self.num_rows * self._numel * self._dtype.itemsize)
+        self.num_rows += len(rows)
+
+    def cut(self, num_rows: int) -> None:
+        self.num_rows = num_rows
 
     def tensor(self) -> torch.Tensor:
         self._lent.append(self._file)
         del self._lent[:-_MOST_FILES]
-        return self._file.lend(self._shape, self._dtype)
+        return self._file.lend((self.num_rows, self._numel), self._dtype)
 
 
 class _MemoryFile:
@@ -108,18 +125,23 @@ class _MemoryFile:
         # Whoever opens the file just while a lease is held has a signal sent; SIGIO would kill.
         fcntl.fcntl(self._fd, fcntl.F_SETSIG, signal.SIGURG)
         self.num_bytes = 0
-        self.rewind(num_bytes)
+        self.reserve(num_bytes)
 
-    def rewind(self, num_bytes: int) -> None:
+    def reserve(self, num_bytes: int) -> None:
         if num_bytes > self.num_bytes:
             os.ftruncate(self._fd, num_bytes)
             self.num_bytes = num_bytes
-        self._filled = 0
 
-    def append(self, data: memoryview) -> None:
+    def write(self, data: memoryview, place: int) -> None:
         while data:
-            written = os.pwrite(self._fd, data, self._filled)
-            self._filled += written
+            try:
+                written = os.pwrite(self._fd, data, place)
+            except OSError as error:
+                raise FatalSampleError(
+                    f"no memory for the patches of a pack: {error.strerror}; lower num_workers, "
+                    "prefetch_factor or seq_length, or take pixel_dtype bfloat16"
+                ) from error
+            place += written
             data = data[written:]
 
     def lend(self, shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:

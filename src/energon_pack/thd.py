@@ -1,13 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decoded samples to one THD row: the batch that ``vlm_step`` trains on.
+"""Chosen samples to one THD row: the batch that ``vlm_step`` trains on.
 
 1. Each segment is padded at its own end to the alignment. Attention is causal, so no real token
    sees a pad; a pad has label -100.
 2. A pack without media may get a smallest image, and a row of fixed width gets its missing tokens,
    each as one more segment without loss.
 3. ``cu_seqlens`` are the physical offsets; the ``*_padded`` twins are never emitted.
-4. Patches are written once into the tensors that travel to the trainer.
+4. Patches are written once, while their sample is decoded, into the tensors that travel to the
+   trainer. A sample that breaks on the way leaves nothing in the pack.
 
 Samples of 5 and 4 tokens at alignment 4 and a fixed width of 16 give ``cu_seqlens`` 0, 8, 12, 16.
 """
@@ -25,19 +26,10 @@ from energon_pack.candidate import Candidate, Medium
 from energon_pack.family import Family
 from energon_pack.positions import mrope_positions
 from energon_pack.stats import PackInfo
-from energon_pack.visual import VisualBuilder
+from energon_pack.visual import OpenVisual, VisualBuilder
 
 IGNORED = -100
 """Label of a token that is not trained."""
-
-
-@dataclass(kw_only=True, slots=True)
-class Segment:
-    """A chosen candidate with its decoded media, for as long as its pack is being assembled."""
-
-    candidate: Candidate
-    frames: list[torch.Tensor]
-    """One (frames, 3, height, width) uint8 tensor per medium; assembling takes them out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +44,7 @@ class RowLayout:
 
 
 class PackBuilder:
-    """Assembles the packs of one processor family and one layout."""
+    """Opens one pack after the other, for one processor family and one layout."""
 
     def __init__(
         self, family: Family, layout: RowLayout, *, pixel_dtype: str, text_only_packs: str
@@ -63,19 +55,26 @@ class PackBuilder:
         self._with_dummy = text_only_packs == "dummy_image"
         self._visual = VisualBuilder(family, pixel_dtype)
 
-    def build(self, segments: list[Segment]) -> dict[str, Any]:
-        """Return the batch of ``segments`` in their order; their frames are taken out of them."""
-        candidates = [segment.candidate for segment in segments]
-        if self._with_dummy and not any(candidate.media for candidate in candidates):
-            segments = [*segments, _dummy_segment(self._family)]
-        parts = [self._part(segment.candidate) for segment in segments]
+    def open(self, candidates: Sequence[Candidate]) -> "OpenPack":
+        """Return an empty pack with room for ``candidates``."""
+        media = [medium for candidate in candidates for medium in candidate.media]
+        return OpenPack(self, self._visual.open(media))
+
+    def close(self, candidates: Sequence[Candidate], visual: OpenVisual) -> dict[str, Any]:
+        """Return the batch of ``candidates`` in their order."""
+        parts = [self._part(candidate) for candidate in candidates]
+        has_media = any(candidate.media for candidate in candidates)
+        if self._with_dummy and not has_media:
+            dummy = _dummy_candidate(self._family)
+            parts.append(self._part(dummy))
+            visual = self._visual.open(dummy.media)
+            visual.add(dummy.media, iter([_black(dummy.media[0])]))
         missing = self._layout.seq_length - sum(part.width for part in parts)
         assert missing >= 0, f"pack is {-missing} tokens longer than seq_length"
         if missing and self._layout.fixed_width:
             parts.append(self._filler(missing))
-        media = [medium for segment in segments for medium in segment.candidate.media]
         row = _row(parts)
-        row["visual_inputs"] = self._visual.build(media, _taken(segments)) if media else None
+        row["visual_inputs"] = visual.close() if has_media or self._with_dummy else None
         row["pack_info"] = self._info(candidates, parts)
         return row
 
@@ -102,7 +101,7 @@ class PackBuilder:
             positions=np.tile(np.arange(width), (rows, 1)),
         )
 
-    def _info(self, candidates: list[Candidate], parts: Sequence["_Part"]) -> PackInfo:
+    def _info(self, candidates: Sequence[Candidate], parts: Sequence["_Part"]) -> PackInfo:
         return PackInfo(
             samples=len(candidates),
             tokens=sum(candidate.length for candidate in candidates),
@@ -116,6 +115,28 @@ class PackBuilder:
             media_bytes=sum(candidate.media_bytes for candidate in candidates),
             longest=max(part.width for part in parts),
         )
+
+
+class OpenPack:
+    """A pack while its samples are decoded into it, one after the other."""
+
+    def __init__(self, builder: PackBuilder, visual: OpenVisual) -> None:
+        """Take the visual half with room for all samples."""
+        self._builder = builder
+        self._visual = visual
+        self._candidates: list[Candidate] = []
+
+    def add(self, candidate: Candidate, frames: Iterator[torch.Tensor]) -> None:
+        """Add a sample whose media come as ``frames``; when these raise, it leaves no trace.
+
+        ``frames`` are the temporal patches of its media in order, each (frames, 3, height, width).
+        """
+        self._visual.add(candidate.media, frames)
+        self._candidates.append(candidate)
+
+    def close(self) -> dict[str, Any]:
+        """Return the batch of the samples in the order in which they were added."""
+        return self._builder.close(self._candidates, self._visual)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,13 +175,7 @@ def _row(parts: Sequence[_Part]) -> dict[str, Any]:
     }
 
 
-def _taken(segments: Sequence[Segment]) -> Iterator[torch.Tensor]:
-    for segment in segments:
-        while segment.frames:
-            yield segment.frames.pop(0)
-
-
-def _dummy_segment(family: Family) -> Segment:
+def _dummy_candidate(family: Family) -> Candidate:
     """Return one black image of a single visual token, untrained."""
     side, merge = family.factor, family.merge_size
     image = Medium(
@@ -172,8 +187,10 @@ def _dummy_segment(family: Family) -> Segment:
         grid=(1, merge, merge),
     )
     ids = np.array([family.vision_start_id, family.image_token_id, family.vision_end_id], np.int32)
-    candidate = Candidate(
+    return Candidate(
         __key__="dummy", __restore_key__=(), ids=ids, trained=np.zeros(3, bool), media=(image,)
     )
-    black = torch.zeros((1, side, side, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
-    return Segment(candidate=candidate, frames=[black])
+
+
+def _black(image: Medium) -> torch.Tensor:
+    return torch.zeros((1, *image.resized, 3), dtype=torch.uint8).permute(0, 3, 1, 2)

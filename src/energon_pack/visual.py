@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The visual half of a batch, in the form that Megatron-Bridge's ``vlm_step`` walks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
 import torch
@@ -63,35 +63,64 @@ def normalize_patches(patches: torch.Tensor, mean_std: torch.Tensor) -> torch.Te
 
 
 class VisualBuilder:
-    """Turns one pack's decoded media into its :class:`VisualInputs`."""
+    """Opens the visual half of one pack after the other."""
 
     def __init__(self, family: Family, pixel_dtype: str) -> None:
         """Take the geometry and the normalisation from the family."""
-        self._writer = PatchWriter(family, DTYPES[pixel_dtype])
+        self.writer = PatchWriter(family, DTYPES[pixel_dtype])
+        self.mean_std = mean_and_std(family) if pixel_dtype == "uint8" else None
+        self.with_seconds = family.name == "qwen2_5_vl"
         self._memory = PackMemory()
-        self._mean_std = mean_and_std(family) if pixel_dtype == "uint8" else None
-        self._with_seconds = family.name == "qwen2_5_vl"
 
-    def build(self, media: Sequence[Medium], frames: Iterator[torch.Tensor]) -> VisualInputs:
-        """Write the patches of ``media``; each of ``frames`` is let go once it is written."""
-        images = [medium for medium in media if medium.kind == "image"]
-        videos = [medium for medium in media if medium.kind == "video"]
-        sheets = {group[0].kind: self._sheet(group) for group in (images, videos) if group}
+    def open(self, media: Iterable[Medium]) -> "OpenVisual":
+        """Return an empty visual half with room for ``media``."""
+        rows: dict[str, int] = {}
         for medium in media:
-            for band in self._writer.bands(next(frames)):
-                sheets[medium.kind].append(band)
-        return VisualInputs(
-            pixel_values=sheets["image"].tensor() if images else None,
-            image_grid_thw=_grids(images),
-            pixel_values_videos=sheets["video"].tensor() if videos else None,
-            video_grid_thw=_grids(videos),
-            second_per_grid_ts=_seconds(videos) if videos and self._with_seconds else None,
-            patch_mean_std=self._mean_std,
-        )
+            rows[medium.kind] = rows.get(medium.kind, 0) + medium.num_patches
+        numel, dtype = self.writer.patch_numel, self.writer.dtype
+        sheets = {kind: self._memory.sheet((count, numel), dtype) for kind, count in rows.items()}
+        return OpenVisual(self, sheets)
 
-    def _sheet(self, media: list[Medium]) -> PatchSheet:
-        num_patches = sum(medium.num_patches for medium in media)
-        return self._memory.sheet((num_patches, self._writer.patch_numel), self._writer.dtype)
+
+class OpenVisual:
+    """The visual half of a pack while its samples are decoded into it."""
+
+    def __init__(self, builder: VisualBuilder, sheets: dict[str, PatchSheet]) -> None:
+        """Take an empty sheet for each kind of media there is."""
+        self._builder = builder
+        self._sheets = sheets
+        self._media: dict[str, list[Medium]] = {"image": [], "video": []}
+
+    def add(self, media: Iterable[Medium], frames: Iterator[torch.Tensor]) -> None:
+        """Write all of a sample's media, or, when ``frames`` raises, nothing.
+
+        ``frames`` are the media's temporal patches in order, each (frames, 3, height, width).
+        """
+        rows = {kind: sheet.num_rows for kind, sheet in self._sheets.items()}
+        media = tuple(media)
+        try:
+            for medium in media:
+                for _ in range(medium.grid[0]):
+                    for band in self._builder.writer.bands(next(frames)):
+                        self._sheets[medium.kind].append(band)
+        except Exception:
+            for kind, sheet in self._sheets.items():
+                sheet.cut(rows[kind])
+            raise
+        for medium in media:
+            self._media[medium.kind].append(medium)
+
+    def close(self) -> VisualInputs:
+        """Return what was added."""
+        images, videos = self._media["image"], self._media["video"]
+        return VisualInputs(
+            pixel_values=self._sheets["image"].tensor() if images else None,
+            image_grid_thw=_grids(images),
+            pixel_values_videos=self._sheets["video"].tensor() if videos else None,
+            video_grid_thw=_grids(videos),
+            second_per_grid_ts=_seconds(videos) if videos and self._builder.with_seconds else None,
+            patch_mean_std=self._builder.mean_std,
+        )
 
 
 def _grids(media: list[Medium]) -> torch.Tensor | None:

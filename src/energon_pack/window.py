@@ -5,8 +5,8 @@
 1. Fill: read candidates until there are ``packing_buffer_size``, or they hold
    ``packing_buffer_bytes`` of media; a refused one is counted and dropped.
 2. Select: the policy names the candidates of the next pack; they leave the window.
-3. Decode each of them. One that breaks is counted and left out.
-4. Assemble the rest, and go on with 1. A finite pass ends with the window empty.
+3. Decode each of them into the pack. One that breaks is counted and left out.
+4. Close the pack, and go on with 1. A finite pass ends with the window empty.
 
 Whatever the next pack depends on is changed before a pack is yielded, and the savable state holds
 plain values only: the restore keys of the waiting candidates, two counters, the losses and the mean
@@ -17,8 +17,8 @@ import os
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, Protocol
 
 from megatron.energon import SavableDataset, WorkerConfig
 from megatron.energon.errors import FatalSampleError
@@ -42,14 +42,21 @@ _PACKS_IN_MEAN = 256
 _FAULTS_OF_THE_PROGRAM = (FatalSampleError, ImportError, NameError, SyntaxError, SystemError)
 
 Decode = Callable[[Candidate], Any]
-Assemble = Callable[[list[Any]], dict[str, Any]]
+"""Yields the decoded media of a candidate; raises ``SampleError``."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
-    segment: Any
-    decode_index: int
-    candidate: Candidate
+class OpenPack(Protocol):
+    """A pack that candidates are decoded into."""
+
+    def add(self, candidate: Candidate, frames: Any) -> None:
+        """Add a candidate, or leave the pack as it is and pass on what ``frames`` raises."""
+
+    def close(self) -> dict[str, Any]:
+        """Return the pack."""
+
+
+_Member = tuple[int, Candidate]
+"""Its decode index, and what was decoded."""
 
 
 class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any]]):
@@ -64,10 +71,10 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
         config: PackingConfig,
         buffer_size: int,
         decode: Decode,
-        assemble: Assemble,
+        open_pack: Callable[[Sequence[Candidate]], OpenPack],
         worker_config: WorkerConfig,
     ) -> None:
-        """Wrap a stream of ``Candidate`` and ``Refused``; ``decode`` raises ``SampleError``."""
+        """Wrap a stream of ``Candidate`` and ``Refused``."""
         super().__init__(
             PassDataset(dataset, worker_config=worker_config), worker_config=worker_config
         )
@@ -78,7 +85,7 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
         self._max_consecutive_skips = config.max_consecutive_skips
         self._on_overlong = config.on_overlong
         self._decode = decode
-        self._assemble = assemble
+        self._open_pack = open_pack
         self.ledger = Ledger()
         self.reset_state_own()
 
@@ -134,11 +141,14 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
         with self._stopwatch.timing("select"):
             candidates = self._take_next()
         with self._stopwatch.timing("decode"):
-            members = [member for candidate in candidates if (member := self._decoded(candidate))]
+            opened = self._open_pack(candidates)
+            members = [
+                member for candidate in candidates if (member := self._decoded(candidate, opened))
+            ]
         if not members:
             return None
         with self._stopwatch.timing("assemble"), self._pack_index.ctx() as pack_index:
-            pack = self._assembled(pack_index, members)
+            pack = _closed(opened, pack_index, members)
         pack["pack_info"] = replace(pack["pack_info"], stream=self._stream_info(candidates))
         self.ledger.note(self._losses, packs=pack_index + 1)
         self.ledger.work_on("", "")
@@ -152,12 +162,12 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
         self._cost_mean += (cost - self._cost_mean) / self._cost_packs
         return self._waiting.take(chosen)
 
-    def _decoded(self, candidate: Candidate) -> _Member | None:
-        """Decode one member; None, and counted, when it breaks."""
+    def _decoded(self, candidate: Candidate, opened: OpenPack) -> _Member | None:
+        """Decode one member into the pack; None, and counted, when it breaks."""
         self.ledger.work_on(candidate.__key__, "decode")
         with self._decode_index.ctx() as decode_index:
             try:
-                segment = self._decode(candidate)
+                opened.add(candidate, self._decode(candidate))
             except _FAULTS_OF_THE_PROGRAM:
                 raise
             except SampleError as error:
@@ -166,19 +176,9 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
                 refusal = _refusal(candidate, "unexpected", _with_place(error))
             else:
                 self._losses.in_a_row["decode"] = 0
-                return _Member(segment, decode_index, candidate)
+                return decode_index, candidate
         self._lose(refusal, "decode")
         return None
-
-    def _assembled(self, pack_index: int, members: Sequence[_Member]) -> dict[str, Any]:
-        pack = self._assemble([member.segment for member in members])
-        pack["__keys__"] = [member.candidate.__key__ for member in members]
-        pack["__restore_key__"] = (
-            type(self).__name__,
-            pack_index,
-            *((member.decode_index, member.candidate.__restore_key__) for member in members),
-        )
-        return pack
 
     def _lose(self, refused: Refused, stage: str) -> None:
         """Count a lost sample; stop the run when there is nothing else."""
@@ -235,16 +235,22 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
         """Build one pack again from its key; what belongs to the stream stays empty."""
         name, pack_index, *member_keys = restore_key
         assert name == type(self).__name__, restore_key
-        members = [self._restored_member(*member_key) for member_key in member_keys]
+        candidates = [self._restored_candidate(key) for _, key in member_keys]
+        opened = self._open_pack(candidates)
+        members = []
+        for (decode_index, _), candidate in zip(member_keys, candidates, strict=True):
+            with self._decode_index.ctx(decode_index):
+                opened.add(candidate, self._decode(candidate))
+            members.append((decode_index, candidate))
         with self._pack_index.ctx(pack_index):
-            return self._assembled(pack_index, members)
+            return _closed(opened, pack_index, members)
 
-    def _restored_member(self, decode_index: int, restore_key: RestoreKey) -> _Member:
+    def _restored_candidate(self, restore_key: RestoreKey) -> Candidate:
         candidate = self.dataset.restore_sample(restore_key)
         if isinstance(candidate, Refused):
             raise SampleError("unreadable_on_resume", candidate.message)
-        with self._decode_index.ctx(decode_index):
-            return _Member(self._decode(candidate), decode_index, candidate)
+        assert isinstance(candidate, Candidate), candidate
+        return candidate
 
     def len_worker(self, worker_idx: int | None = None) -> int:
         """Return the number of samples; how many packs they make is known only afterwards."""
@@ -266,6 +272,14 @@ def find_window(dataset: SavableDataset[Any]) -> WindowPackingDataset:
         return dataset
     assert isinstance(dataset, BaseWrapperDataset), dataset
     return find_window(dataset.dataset)
+
+
+def _closed(opened: OpenPack, pack_index: int, members: Sequence[_Member]) -> dict[str, Any]:
+    pack = opened.close()
+    pack["__keys__"] = [candidate.__key__ for _, candidate in members]
+    keys = ((decode_index, candidate.__restore_key__) for decode_index, candidate in members)
+    pack["__restore_key__"] = (WindowPackingDataset.__name__, pack_index, *keys)
+    return pack
 
 
 def _refusal(candidate: Candidate, cause: str, message: str) -> Refused:
