@@ -17,7 +17,7 @@ export HF_HUB_OFFLINE := 1
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-$(READY): scripts/setup.sh constraints.txt pyproject.toml .python-version $(wildcard src/energon_pack/*.c)
+$(READY): scripts/setup.sh constraints.txt pyproject.toml .python-version $(wildcard src/energon_pack/decoding/*.c)
 	@scripts/setup.sh
 	@touch $@
 

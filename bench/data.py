@@ -21,7 +21,7 @@ import webdataset as wds
 import yaml
 from PIL import Image
 
-from energon_pack.clips import decode_clip
+from energon_pack.decoding.clips import decode_clip
 from energon_pack.demo.media import CLIPS, PHOTOS, load_photo
 from energon_pack.demo.processor import build_processor
 

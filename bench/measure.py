@@ -26,12 +26,12 @@ import numpy as np
 import torch
 from PIL import Image
 
+from energon_pack.assembling.positions import mrope_positions
 from energon_pack.config import PackingConfig
 from energon_pack.demo.processor import FAMILIES, build_processor
 from energon_pack.family import Family, load_family
 from energon_pack.measure import Measurer
-from energon_pack.positions import mrope_positions
-from energon_pack.sources import RawSample
+from energon_pack.reading.sources import RawSample
 
 
 def main() -> None:

@@ -19,8 +19,10 @@ os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELIS
 
 import data
 
-from energon_pack import clips, images, pixels, shared_memory, visual
+from energon_pack import pixels
+from energon_pack.assembling import visual
 from energon_pack.config import PackingConfig
+from energon_pack.decoding import clips, images, shared_memory
 from energon_pack.loader import build_loader
 
 WARM_UP = 5

@@ -23,7 +23,7 @@ from energon_pack.config import MonitorConfig, PackingConfig
 from energon_pack.family import Family
 from energon_pack.loader import PackLoader
 from energon_pack.measure import Measurer
-from energon_pack.sources import RawSample
+from energon_pack.reading.sources import RawSample
 
 JPEG = encode(picture(64, 64))
 CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"

@@ -11,11 +11,11 @@ import numpy as np
 from PIL import Image
 from transformers import Qwen2VLImageProcessor, Qwen2VLVideoProcessor, Qwen3VLVideoProcessor
 
+from energon_pack.assembling.visual import VisualBuilder
 from energon_pack.candidate import Medium
 from energon_pack.config import PackingConfig
 from energon_pack.family import Family
 from energon_pack.pixels import PixelReader
-from energon_pack.visual import VisualBuilder
 
 FAMILIES = ("qwen2_5_vl", "qwen3_vl", "qwen3_5_vl")
 

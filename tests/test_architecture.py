@@ -14,12 +14,16 @@ import energon_pack
 
 ROOT = Path(energon_pack.__file__).parent
 EDGES = {"__main__", "bridge", "cli", "commands", "demo", "lengths", "live", "preview", "verify"}
-COMPOSITION = {"encoder", "guard", "hcp_verify", "loader", "monitor", "read_facts", "rules"}
-LEAVES = {
-    "alignment", "candidate", "config", "conversation", "errors", "facts", "labels", "losses",
-    "media", "memory", "placement", "plan", "policies", "refusal", "selector", "sizes", "stats",
-    "strict", "subset", "unpickle",
+COMPOSITION = {
+    "encoder", "guard", "loader", "monitor", "planning.hcp_verify", "read_facts", "rules",
 }  # fmt: skip
+LEAVES = {
+    "alignment", "candidate", "choosing.losses", "choosing.selector", "choosing.subset", "config",
+    "errors", "facts", "measuring.labels", "media", "memory", "plan", "policies",
+    "reading.conversation", "reading.placement", "reading.unpickle", "refusal", "sizes", "stats",
+    "strict",
+}  # fmt: skip
+PARTS = {"assembling", "choosing", "decoding", "measuring", "planning", "reading"}
 HEAVY = {"torch", "torchvision", "transformers", "megatron", "av"}
 
 
@@ -47,8 +51,12 @@ IMPORTS = {name: imports_of(path.read_text()) for name, path in FILES.items()}
 
 
 def area(module: str) -> str:
-    """Return the file or folder directly under the package that a module belongs to."""
-    return module.split(".")[1]
+    """Return the file or folder under the package that a module belongs to.
+
+    The parts of a stage stand each for themselves: some are leaves.
+    """
+    first, *rest = module.split(".")[1:]
+    return ".".join((first, *rest[:1])) if first in PARTS else first
 
 
 def assert_acyclic(imports: dict[str, set[str]]) -> None:

@@ -11,8 +11,8 @@ from pictures import FAMILIES, encoded, image_medium, noise, video_medium, visua
 from PIL import Image
 
 from energon_pack.config import PackingConfig
-from energon_pack.frames import Frames
-from energon_pack.resize import Resizer
+from energon_pack.measuring.frames import Frames
+from energon_pack.measuring.resize import Resizer
 
 vision_process = pytest.importorskip("qwen_vl_utils.vision_process")
 

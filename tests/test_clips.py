@@ -13,8 +13,8 @@ import pytest
 import torch
 from pictures import clip, reader_of, video_medium, visual_family, visual_of
 
-from energon_pack import clips
-from energon_pack.clips import decode_clip
+from energon_pack.decoding import clips
+from energon_pack.decoding.clips import decode_clip
 from energon_pack.refusal import SampleError
 
 NUM_FRAMES = 60

@@ -19,8 +19,8 @@ from megatron.energon.errors import FatalSampleError
 from megatron.energon.flavors.webdataset.itar import ITarFile
 from megatron.energon.tools.prepare import command as prepare
 
+from energon_pack.choosing.waiting import Waiting
 from energon_pack.loader import DatasetError
-from energon_pack.waiting import Waiting
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 

@@ -11,8 +11,8 @@ from collections import Counter
 import pytest
 import yaml
 
+from energon_pack.choosing.ledger import WorkerDiedError
 from energon_pack.encoder import PackingTaskEncoder
-from energon_pack.ledger import WorkerDiedError
 from energon_pack.loader import build_loader
 
 SEQ_LENGTH = 1024

@@ -13,9 +13,9 @@ from lengths.oracle import config, exchange, measured, raw, refused
 
 from energon_pack.config import ConfigError, load_config
 from energon_pack.measure import Measurer
+from energon_pack.reading.unpickle import load_pickle
 from energon_pack.refusal import SampleError
 from energon_pack.strict import load_yaml
-from energon_pack.unpickle import load_pickle
 
 
 def turn(content, role="user"):

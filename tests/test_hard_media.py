@@ -19,7 +19,7 @@ from lengths.oracle import config, exchange, measure, measured, raw, refused
 from PIL import Image
 
 from energon_pack.candidate import Candidate
-from energon_pack.images import ImageDecoder
+from energon_pack.decoding.images import ImageDecoder
 from energon_pack.media import image_size
 from energon_pack.pixels import PixelReader
 from energon_pack.refusal import SampleError

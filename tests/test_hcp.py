@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from energon_pack.cli import main
 from energon_pack.errors import UserError
-from energon_pack.hcp import check_log, factorise, level_groups, parse_sizes
-from energon_pack.hcp_verify import verify_hierarchy
+from energon_pack.planning.hcp import check_log, factorise, level_groups, parse_sizes
+from energon_pack.planning.hcp_verify import verify_hierarchy
 
 MADE = "[PG ID 7 PG GUID 9(HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0) Rank 1] ProcessGroup created"
 OLDER = "creating HIERARCHICAL_CONTEXT_PARALLEL_GROUPS with sizes [2, 2]"

@@ -10,8 +10,8 @@ import tempfile
 import pytest
 
 from energon_pack.candidate import Refused
-from energon_pack.ledger import Ledger
-from energon_pack.losses import Losses
+from energon_pack.choosing.ledger import Ledger
+from energon_pack.choosing.losses import Losses
 from energon_pack.refusal import CAUSES
 
 
@@ -77,7 +77,7 @@ def test_the_folder_goes_with_its_ledger():
 
 def test_the_folder_of_a_killed_trainer_goes_with_the_next_ledger(tmp_path, monkeypatch):
     program = (
-        "import time; from energon_pack.ledger import Ledger; "
+        "import time; from energon_pack.choosing.ledger import Ledger; "
         "ledger = Ledger(); print(ledger.folder, flush=True); time.sleep(60)"
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -18,8 +18,8 @@ from loaders import MIB, Packs, loader_of, pack_of
 from test_memory import in_cgroup, real_cgroup
 from torch.utils.data import DataLoader
 
+from energon_pack.choosing.ledger import Ledger
 from energon_pack.config import MonitorConfig
-from energon_pack.ledger import Ledger
 from energon_pack.memory import read_process
 from energon_pack.monitor import MemoryMonitor, WorkerMemoryError
 from energon_pack.monitor.snapshot import from_record

@@ -11,7 +11,7 @@ import torch
 from pictures import FAMILIES, encoded, image_medium, noise, video_medium, visual_family, visual_of
 from PIL import Image, ImageOps
 
-from energon_pack import patchify
+from energon_pack.decoding import patchify
 from energon_pack.refusal import SampleError
 
 DTYPES = ("float32", "bfloat16", "uint8")

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from energon_pack.cli import main
 from energon_pack.errors import UserError
-from energon_pack.hcp import factorise
-from energon_pack.modes import (
+from energon_pack.plan import Topology, make_plan, plan_epochs
+from energon_pack.planning.hcp import factorise
+from energon_pack.planning.modes import (
     MODES,
     hierarchical_settings,
     in_batch_settings,
     long_context_settings,
 )
-from energon_pack.plan import Topology, make_plan, plan_epochs
 from energon_pack.strict import ConfigError
 
 EXAMPLE = Topology(

@@ -5,8 +5,8 @@ import pytest
 from window_parts import config_of
 
 from energon_pack.candidate import Candidate, Medium
+from energon_pack.choosing.selector import Selector
 from energon_pack.config import CostWeights
-from energon_pack.selector import Selector
 from energon_pack.strict import ConfigError
 
 

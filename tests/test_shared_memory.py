@@ -15,7 +15,7 @@ from pictures import visual_family
 from torch.utils.data import DataLoader, IterableDataset
 
 from energon_pack.candidate import Candidate, Medium
-from energon_pack.shared_memory import PackMemory
+from energon_pack.decoding.shared_memory import PackMemory
 from energon_pack.thd import PackBuilder, RowLayout
 
 NUM_PACKS = 8
@@ -91,7 +91,7 @@ def test_files_come_back_and_are_used_again(arrived):
 
 
 def test_a_tensor_that_the_trainer_keeps_is_never_written_again(monkeypatch):
-    monkeypatch.setattr("energon_pack.shared_memory.get_worker_info", object)
+    monkeypatch.setattr("energon_pack.decoding.shared_memory.get_worker_info", object)
     memory = PackMemory()
     kept = [filled(memory, value) for value in range(4)]
     for value in range(4, 20):
@@ -100,7 +100,7 @@ def test_a_tensor_that_the_trainer_keeps_is_never_written_again(monkeypatch):
 
 
 def test_a_returned_file_is_taken_before_a_new_one_and_grows_where_needed(monkeypatch):
-    monkeypatch.setattr("energon_pack.shared_memory.get_worker_info", object)
+    monkeypatch.setattr("energon_pack.decoding.shared_memory.get_worker_info", object)
     memory = PackMemory()
     for rows in (10, 1000, 3, 2000, 1):
         assert (filled(memory, rows, rows) == rows).all()
@@ -109,7 +109,7 @@ def test_a_returned_file_is_taken_before_a_new_one_and_grows_where_needed(monkey
 
 def test_rows_that_were_cut_off_are_written_over(monkeypatch):
     for worker in (object, lambda: None):
-        monkeypatch.setattr("energon_pack.shared_memory.get_worker_info", worker)
+        monkeypatch.setattr("energon_pack.decoding.shared_memory.get_worker_info", worker)
         sheet = PackMemory().sheet((50, 8), torch.float32)
         sheet.append(torch.ones(20, 8))
         sheet.append(torch.full((25, 8), 2.0))
@@ -120,7 +120,7 @@ def test_rows_that_were_cut_off_are_written_over(monkeypatch):
 
 FULL = """
 import resource
-import energon_pack.shared_memory as memory, torch
+import energon_pack.decoding.shared_memory as memory, torch
 memory.get_worker_info = object
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 memory._MemoryFile.reserve = lambda self, num_bytes: None

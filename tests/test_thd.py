@@ -11,9 +11,9 @@ from pictures import visual_family
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from energon_pack.candidate import Candidate, Medium
+from energon_pack.choosing.selector import capacity
 from energon_pack.config import PackingConfig
 from energon_pack.refusal import SampleError
-from energon_pack.selector import capacity
 from energon_pack.thd import PackBuilder, RowLayout
 
 PAD, IGN = 7, -100

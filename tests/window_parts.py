@@ -12,9 +12,9 @@ from megatron.energon import (
 )
 
 from energon_pack.candidate import Candidate, Refused
+from energon_pack.choosing.passes import resumable
 from energon_pack.config import PackingConfig
 from energon_pack.loader import PackLoader
-from energon_pack.passes import resumable
 from energon_pack.refusal import SampleError
 from energon_pack.resume import StateGuard
 from energon_pack.stats import PackInfo

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from energon_pack.alignment import ROW_BYTES
 from energon_pack.config import PackingConfig
+from energon_pack.decoding.patchify import DTYPES
 from energon_pack.family import Family
 from energon_pack.memory import read_ceiling, read_shared_memory
-from energon_pack.patchify import DTYPES
 from energon_pack.sizes import format_size
 
 logger = logging.getLogger(__name__)

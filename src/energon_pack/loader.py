@@ -20,15 +20,15 @@ from megatron.energon import (
 )
 from megatron.energon.errors import FatalSampleError
 
+from energon_pack.choosing.ledger import Ledger, WorkerRecord
 from energon_pack.config import MonitorConfig, PackingConfig
 from energon_pack.encoder import Pack, PackingTaskEncoder
 from energon_pack.errors import UserError
 from energon_pack.in_flight import warn_where_short
-from energon_pack.ledger import Ledger, WorkerRecord
 from energon_pack.monitor import MemoryMonitor
+from energon_pack.reading.undecoded import reading_chatml
 from energon_pack.resume import StateGuard, fingerprint
 from energon_pack.stats import PackInfo
-from energon_pack.undecoded import reading_chatml
 from energon_pack.window import find_window
 
 Split = Literal["train", "val"]

@@ -21,10 +21,10 @@ from torchvision.transforms import functional as tvf
 from transformers.image_utils import SizeDict
 
 from energon_pack.candidate import Medium
-from energon_pack.clips import decode_clip
 from energon_pack.config import PackingConfig
+from energon_pack.decoding.clips import decode_clip
+from energon_pack.decoding.images import ImageDecoder
 from energon_pack.family import Family
-from energon_pack.images import ImageDecoder
 from energon_pack.refusal import SampleError
 
 

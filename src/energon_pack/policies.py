@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from energon_pack.subset import fillings, frugal_fillings, shares
+from energon_pack.choosing.subset import fillings, frugal_fillings, shares
 
 
 class Item(NamedTuple):

@@ -22,11 +22,11 @@ import torch
 from numpy.typing import NDArray
 
 from energon_pack.alignment import padded_length
+from energon_pack.assembling.positions import mrope_positions
+from energon_pack.assembling.visual import OpenVisual, VisualBuilder
 from energon_pack.candidate import Candidate, Medium
 from energon_pack.family import Family
-from energon_pack.positions import mrope_positions
 from energon_pack.stats import PackInfo
-from energon_pack.visual import OpenVisual, VisualBuilder
 
 IGNORED = -100
 """Label of a token that is not trained."""

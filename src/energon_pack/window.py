@@ -26,16 +26,16 @@ from megatron.energon.state import FlexState
 from megatron.energon.wrappers.base import BaseWrapperDataset, SampleIndex
 
 from energon_pack.candidate import Candidate, Refused, RestoreKey
+from energon_pack.choosing.ledger import Ledger
+from energon_pack.choosing.losses import Losses
+from energon_pack.choosing.passes import PassDataset
+from energon_pack.choosing.selector import Selector
+from energon_pack.choosing.stopwatch import Stopwatch
+from energon_pack.choosing.waiting import Waiting
 from energon_pack.config import PackingConfig
-from energon_pack.ledger import Ledger
-from energon_pack.losses import Losses
-from energon_pack.passes import PassDataset
 from energon_pack.refusal import SampleError
-from energon_pack.selector import Selector
 from energon_pack.sizes import parse_size
 from energon_pack.stats import StreamInfo
-from energon_pack.stopwatch import Stopwatch
-from energon_pack.waiting import Waiting
 
 _PACKS_IN_MEAN = 256
 """Packs over which the mean step cost runs."""

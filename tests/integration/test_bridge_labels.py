@@ -17,7 +17,7 @@ from energon_pack.config import PackingConfig
 from energon_pack.demo.processor import FAMILIES, build_processor
 from energon_pack.family import Family, load_family
 from energon_pack.measure import Measurer
-from energon_pack.sources import ChatMLSample
+from energon_pack.reading.sources import ChatMLSample
 
 COUNT = [pytest.param(25), pytest.param(120, marks=pytest.mark.full)]
 """Conversations a family."""

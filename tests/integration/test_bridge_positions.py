@@ -11,13 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
+from energon_pack.assembling.positions import mrope_positions
 from energon_pack.candidate import Candidate
 from energon_pack.config import PackingConfig
 from energon_pack.demo.processor import build_processor
 from energon_pack.family import Family, load_family
 from energon_pack.measure import Measurer
-from energon_pack.positions import mrope_positions
-from energon_pack.sources import ChatMLSample
+from energon_pack.reading.sources import ChatMLSample
 
 
 @pytest.fixture(scope="module", params=["qwen3_vl", "qwen3_5_vl"])

@@ -12,8 +12,9 @@ import pytest
 from energon_pack.bridge.without_gpu import assumed_device
 from energon_pack.errors import UserError
 from energon_pack.guard import run_guard
-from energon_pack.hcp import factorise
-from energon_pack.modes import (
+from energon_pack.plan import Topology
+from energon_pack.planning.hcp import factorise
+from energon_pack.planning.modes import (
     MODES,
     apply_hierarchical_cp,
     apply_in_batch_packing,
@@ -21,7 +22,6 @@ from energon_pack.modes import (
     apply_offline_packing,
     offline_settings,
 )
-from energon_pack.plan import Topology
 from energon_pack.settings import as_overrides, as_python, as_yaml
 
 SIZES = (1, 2, 4, 8)

@@ -12,8 +12,8 @@ import webdataset as wds
 from megatron.energon import TaskEncoder, WorkerConfig, get_loader, get_train_dataset
 from megatron.energon.tools.prepare import command as prepare
 
-from energon_pack.sources import cookers
-from energon_pack.undecoded import disable_decoding, reading_chatml
+from energon_pack.reading.sources import cookers
+from energon_pack.reading.undecoded import disable_decoding, reading_chatml
 
 
 def write_dataset(folder: Path, samples: Sequence[Mapping[str, bytes]], dataset_yaml: str) -> Path:

@@ -13,7 +13,7 @@ from energon_pack.candidate import Candidate, Refused
 from energon_pack.config import PackingConfig
 from energon_pack.family import Family
 from energon_pack.measure import Measurer
-from energon_pack.sources import RawSample
+from energon_pack.reading.sources import RawSample
 
 
 def config(**changes: Any) -> PackingConfig:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energon_pack.conversation import RawMedium, parse_dialogue
-from energon_pack.placement import place_media
+from energon_pack.reading.conversation import RawMedium, parse_dialogue
+from energon_pack.reading.placement import place_media
 from energon_pack.refusal import SampleError
 
 IMAGE = RawMedium(kind="image", data=b"a")

@@ -27,8 +27,8 @@ from PIL import Image
 
 from energon_pack.candidate import Candidate, Refused
 from energon_pack.measure import Measurer
+from energon_pack.reading.sources import ChatMLSample
 from energon_pack.refusal import CAUSES
-from energon_pack.sources import ChatMLSample
 
 JPEG = encode(picture(64, 96))
 FRAMES = [encode(Image.fromarray(pixels)) for pixels in frames(8, 64, 64)]

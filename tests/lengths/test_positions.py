@@ -13,8 +13,8 @@ from lengths.media_parts import clip, encode, frames, picture
 from lengths.oracle import exchange, measured, raw
 from PIL import Image
 
+from energon_pack.assembling.positions import _takes_whole_seconds, mrope_positions
 from energon_pack.candidate import Candidate, Medium
-from energon_pack.positions import _takes_whole_seconds, mrope_positions
 
 _TEXT = {
     "hidden_size": 8,

@@ -7,7 +7,7 @@ import transformers
 from lengths.oracle import config
 
 from energon_pack.family import ProcessorError, load_family
-from energon_pack.selfcheck import SelfCheckError, self_check
+from energon_pack.measuring.selfcheck import SelfCheckError, self_check
 
 
 @pytest.mark.parametrize("way", ["native", "bridge"])
@@ -45,7 +45,9 @@ def test_a_changed_resize_stops(qwen3, monkeypatch):
     module = transformers.models.qwen2_vl.image_processing_qwen2_vl
     monkeypatch.setattr(module, "smart_resize", lambda *_, **__: (64, 64))
     self_check(qwen3, config())
-    monkeypatch.setattr("energon_pack.resize._rule_of", lambda _: lambda *_, **__: (96, 64))
+    monkeypatch.setattr(
+        "energon_pack.measuring.resize._rule_of", lambda _: lambda *_, **__: (96, 64)
+    )
     with pytest.raises(SelfCheckError, match=r"makes .* tokens with grid .*the measurement"):
         self_check(qwen3, config())
 

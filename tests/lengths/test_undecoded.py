@@ -14,7 +14,7 @@ from lengths.media_parts import clip, encode, frames, picture
 from lengths.oracle import measured, refused
 from PIL import Image
 
-from energon_pack.sources import RawSample, UnreadableSample
+from energon_pack.reading.sources import RawSample, UnreadableSample
 
 JPEG = encode(picture(60, 80))
 FRAMES = [encode(Image.fromarray(pixels)) for pixels in frames(3, 48, 64)]

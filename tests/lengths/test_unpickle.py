@@ -10,8 +10,8 @@ import resource
 import numpy as np
 import pytest
 
+from energon_pack.reading.unpickle import load_pickle
 from energon_pack.refusal import SampleError
-from energon_pack.unpickle import load_pickle
 
 
 class Payload:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from energon_pack.bridge.replicas import KeyTrace
+from energon_pack.choosing.ledger import Ledger
 from energon_pack.encoder import Pack
-from energon_pack.ledger import Ledger
 from energon_pack.loader import DatasetError, PackLoader
 
 Tap = Callable[[Pack], None]

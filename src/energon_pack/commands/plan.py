@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from energon_pack.hcp import check_log as check_log_lines
-from energon_pack.hcp import factorise, parse_sizes
-from energon_pack.modes import MODES
 from energon_pack.plan import Topology, make_plan, plan_epochs
-from energon_pack.plan_report import PlanReport
+from energon_pack.planning.hcp import check_log as check_log_lines
+from energon_pack.planning.hcp import factorise, parse_sizes
+from energon_pack.planning.modes import MODES
+from energon_pack.planning.plan_report import PlanReport
 from energon_pack.settings import as_overrides, as_python, as_yaml
 
 FAILED = 1
@@ -94,7 +94,7 @@ def verify_hcp(sizes: str, flat: bool) -> None:
 
     Exit status: 0 every rank has its groups, 1 the hierarchy is absent or wrong, 2 could not run.
     """
-    from energon_pack.hcp_verify import verify_hierarchy
+    from energon_pack.planning.hcp_verify import verify_hierarchy
 
     check = verify_hierarchy(parse_sizes(sizes), flat=flat)
     for rank in check.ranks:

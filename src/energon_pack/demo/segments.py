@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from energon_pack.assembling.visual import VisualInputs
 from energon_pack.family import Family
-from energon_pack.visual import VisualInputs
 
 Pack = dict[str, Any]
 

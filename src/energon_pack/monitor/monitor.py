@@ -24,8 +24,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Self
 
+from energon_pack.choosing.ledger import Ledger
 from energon_pack.config import MonitorConfig
-from energon_pack.ledger import Ledger
 from energon_pack.monitor.alarms import GOOD_NEWS, Alarms, LastWords
 from energon_pack.monitor.columns import plain_table
 from energon_pack.monitor.exporters import FanOut, Sink, sinks_of

@@ -16,8 +16,8 @@ from typing import Any
 from megatron.energon import FileStoreCachePool
 
 from energon_pack.candidate import Candidate, RestoreKey
+from energon_pack.choosing.scratch import scratch_folder
 from energon_pack.policies import Item
-from energon_pack.scratch import scratch_folder
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from energon_pack.config import PackingConfig
 from energon_pack.family import Family
-from energon_pack.frames import Frames
+from energon_pack.measuring.frames import Frames
 from energon_pack.refusal import SampleError
 
 Size = tuple[int, int]

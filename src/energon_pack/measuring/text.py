@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from energon_pack.candidate import Medium
-from energon_pack.conversation import Conversation
 from energon_pack.family import Family
+from energon_pack.measuring.video_text import VideoText
+from energon_pack.reading.conversation import Conversation
 from energon_pack.refusal import SampleError
-from energon_pack.video_text import VideoText
 
 
 class TextEncoder:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from energon_pack.errors import UserError
-from energon_pack.hcp import Factorisation
 from energon_pack.plan import Topology
+from energon_pack.planning.hcp import Factorisation
 from energon_pack.settings import Change, Setting, apply_settings
 
 _SPECS: Final = "dataset.offline_packing_specs"

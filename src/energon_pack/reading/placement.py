@@ -18,7 +18,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from energon_pack.conversation import (
+from energon_pack.reading.conversation import (
     Conversation,
     Dialogue,
     Message,

@@ -23,9 +23,9 @@ from megatron.energon.flavors.webdataset.sample_loader import RawSampleData
 from megatron.energon.metadataset.loader_interface import LoadedDataset
 from megatron.energon.typed_converter import JsonParser
 
-from energon_pack.conversation import strict_json
-from energon_pack.shards import PROBLEM
-from energon_pack.sources import ChatMLSample, UnreadableSample
+from energon_pack.reading.conversation import strict_json
+from energon_pack.reading.shards import PROBLEM
+from energon_pack.reading.sources import ChatMLSample, UnreadableSample
 
 
 class ChatMLWebdataset(DefaultDecoderWebdatasetFactory[ChatMLSample]):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from energon_pack.errors import UserError
-from energon_pack.hcp import level_groups
+from energon_pack.planning.hcp import level_groups
 
 _TIMEOUT_S: Final = 120.0
 _MAX_RANKS: Final = 16

@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 
 import psutil
 
-from energon_pack.losses import Losses
-from energon_pack.scratch import scratch_folder
+from energon_pack.choosing.losses import Losses
+from energon_pack.choosing.scratch import scratch_folder
 
 _ACCOUNT_AT = 4096
 """Byte at which the account begins; the line before it is shorter."""

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from energon_pack.hcp import Factorisation
 from energon_pack.plan import EpochPlan, Plan
+from energon_pack.planning.hcp import Factorisation
 from energon_pack.settings import Setting, as_overrides, as_python, as_yaml
 
 

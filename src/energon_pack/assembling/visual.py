@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 import torch
 
 from energon_pack.candidate import Medium
+from energon_pack.decoding.patchify import DTYPES, PatchWriter, mean_and_std, normalize
+from energon_pack.decoding.shared_memory import PackMemory, PatchSheet
 from energon_pack.family import Family
-from energon_pack.patchify import DTYPES, PatchWriter, mean_and_std, normalize
-from energon_pack.shared_memory import PackMemory, PatchSheet
 
 _PATCHES = {"pixel_values", "pixel_values_videos"}
 

@@ -20,7 +20,7 @@ from energon_pack.config import PackingConfig
 from energon_pack.errors import UserError
 from energon_pack.family import Family
 from energon_pack.measure import Measurer
-from energon_pack.sources import RawSample
+from energon_pack.reading.sources import RawSample
 
 _CLIP_FRAMES, _CLIP_FPS, _WANTED_FPS = 12, 8, 4.0
 _SIZE = (150, 210)

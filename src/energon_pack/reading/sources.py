@@ -8,13 +8,19 @@ from typing import Any
 
 from megatron.energon import Cooker, Sample, basic_sample_keys, edataclass, stateless
 
-from energon_pack.conversation import Conversation, Dialogue, Kind, RawMedium, parse_dialogue
-from energon_pack.demux import is_clip
+from energon_pack.measuring.demux import is_clip
 from energon_pack.media import is_image
-from energon_pack.placement import place_media
+from energon_pack.reading.conversation import (
+    Conversation,
+    Dialogue,
+    Kind,
+    RawMedium,
+    parse_dialogue,
+)
+from energon_pack.reading.placement import place_media
+from energon_pack.reading.shards import PROBLEM
+from energon_pack.reading.unpickle import load_pickle
 from energon_pack.refusal import SampleError
-from energon_pack.shards import PROBLEM
-from energon_pack.unpickle import load_pickle
 
 _IMAGES = ("jpg", "jpeg", "png", "webp", "tif", "tiff", "bmp", "gif")
 _CLIPS = ("mp4", "mkv", "webm", "mov", "m4v")

@@ -18,7 +18,7 @@ import torch
 from energon_pack.family import Family
 
 try:
-    from energon_pack import _patchify
+    from energon_pack.decoding import _patchify
 except ImportError:  # built without a C compiler
     _patchify = None  # type: ignore[assignment]
 
