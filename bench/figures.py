@@ -146,6 +146,7 @@ class _Watch:
         worker, idle, _ = struct.unpack("qqd", self._note)
         return {
             "peak_worker_rss_above_idle": _status(worker, "VmHWM") - idle,
+            "worker_uss": psutil.Process(worker).memory_full_info().uss,
             "peak_travelling_bytes": self._travelling,
         }
 

@@ -12,7 +12,9 @@ import torch
 
 README = Path(__file__).parent / "README.md"
 _START, _END = "<!-- results -->\n", "<!-- end of results -->\n"
-_BYTES = ("peak_worker_rss_above_idle", "peak_travelling_bytes", "pack_tensors_bytes")
+_BYTES = (
+    "peak_worker_rss_above_idle", "worker_uss", "peak_travelling_bytes", "pack_tensors_bytes",
+)  # fmt: skip
 
 
 def write(rows: list[dict[str, Any]]) -> None:

@@ -38,7 +38,7 @@ RESULTS = Path(__file__).parent / "results.json"
 
 METRICS = (
     "tokens_per_s", "tokens_per_cpu_s", "packs_per_s", "fill", "first_batch_s",
-    "peak_worker_rss_above_idle", "peak_travelling_bytes", "pack_tensors_bytes",
+    "peak_worker_rss_above_idle", "worker_uss", "peak_travelling_bytes", "pack_tensors_bytes",
 )  # fmt: skip
 
 

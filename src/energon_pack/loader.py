@@ -24,6 +24,7 @@ from energon_pack.choosing.ledger import Ledger, WorkerRecord
 from energon_pack.config import MonitorConfig, PackingConfig
 from energon_pack.encoder import Pack, PackingTaskEncoder
 from energon_pack.errors import UserError
+from energon_pack.heap import begun
 from energon_pack.in_flight import warn_where_short
 from energon_pack.monitor import MemoryMonitor
 from energon_pack.reading.undecoded import reading_chatml
@@ -75,7 +76,7 @@ class PackLoader:
         sample that it was working on.
         """
         with self._ledger.naming_dead_workers(), _telling_losses():
-            for pack in self._watched():
+            for pack in begun(self._watched()):
                 for tap in self._taps:
                     tap(pack["pack_info"])
                 yield pack
