@@ -48,14 +48,14 @@ VISION = {
 
 @click.command()
 @click.option("--folder", type=click.Path(path_type=Path), help="Where data go.")
-@click.option("--run", "mode", type=click.Choice(["packed", "unpacked"]), hidden=True)
+@click.option("--mode", type=click.Choice(["packed", "unpacked"]), hidden=True)
 def main(folder: Path | None, mode: str | None) -> None:
     """Compare packed with unpacked training on one GPU."""
     missing = what_is_missing()
     if missing:
         sys.exit(f"gpu_smoke.py: {missing}")
     if mode and folder:
-        click.echo("RESULT " + json.dumps(train(mode, folder)))
+        (folder / f"{mode}.json").write_text(json.dumps(train(mode, folder)))
         return
     with tempfile.TemporaryDirectory() as temporary:
         compare(folder or Path(temporary))
@@ -77,18 +77,23 @@ def compare(folder: Path) -> None:
     from energon_pack.demo.dataset import build_dataset
 
     build_dataset(folder / "data", "mixed")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1"]
+    results = {mode: run(mode, folder) for mode in ("packed", "unpacked")}
     click.echo(f"{'':10}{'first loss':>12}{'last loss':>12}{'tokens/s':>12}{'samples/step':>14}")
-    for mode in ("packed", "unpacked"):
-        command = [*launch, __file__, "--run", mode, "--folder", str(folder)]
-        output = subprocess.run(  # noqa: S603 - this file, with paths of its own
-            command, check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
-        line = next(line for line in output.splitlines() if line.startswith("RESULT "))
-        result = json.loads(line.removeprefix("RESULT "))
+    for mode, result in results.items():
         first, last = result["losses"][0], result["losses"][-1]
         speed, samples = result["tokens_per_second"], result["samples_per_step"]
         click.echo(f"{mode:10}{first:12.3f}{last:12.3f}{speed:12.0f}{samples:14.1f}")
+
+
+def run(mode: str, folder: Path) -> Any:
+    """Train one way in a process of its own, whose log is shown, and return its result."""
+    # A port and an address of its own, also inside another torchrun.
+    launch = ["torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    script = [__file__, "--mode", mode, "--folder", str(folder)]
+    command = [sys.executable, "-m", *launch, "--nproc-per-node", "1", *script]
+    if subprocess.run(command, check=False).returncode:  # noqa: S603 - this file, own paths
+        sys.exit(f"gpu_smoke.py: the {mode} run failed; its log is above")
+    return json.loads((folder / f"{mode}.json").read_text())
 
 
 def train(mode: str, folder: Path) -> dict[str, Any]:
