@@ -121,6 +121,9 @@ def config(mode: str, folder: Path) -> Any:
     from energon_pack.config import load_config
 
     cfg = qwen3_vl_8b_sft_config()
+    # The recipe saves into ./nemo_experiments and resumes from there, and so would the second run.
+    cfg.checkpoint.save = cfg.checkpoint.load = None
+    cfg.logger.tensorboard_dir = str(folder / "tensorboard" / mode)
     data = load_config(folder / "data" / "data.yaml")
     packs = PACKS_A_STEP if mode == "packed" else PACKS_A_STEP * SAMPLES_A_PACK
     overrides = [
