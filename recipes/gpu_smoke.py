@@ -128,6 +128,8 @@ def config(mode: str, folder: Path) -> Any:
     packs = PACKS_A_STEP if mode == "packed" else PACKS_A_STEP * SAMPLES_A_PACK
     overrides = [
         "model.tensor_model_parallel_size=1",
+        # Needs Apex for the output layer; Megatron-Bridge takes Transformer Engine to be enough.
+        "model.gradient_accumulation_fusion=False",
         f"train.train_iters={STEPS}",
         f"train.global_batch_size={packs}",
         f"dataset.packing_policy={'window' if mode == 'packed' else 'none'}",
