@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -65,10 +66,19 @@ def what_is_missing() -> str | None:
     """Say in a sentence why the script cannot run here."""
     if not torch.cuda.is_available():
         return "there is no CUDA GPU here; run it on a machine with one (dry runs need none)"
-    if not find_spec("transformer_engine"):
-        return "Transformer Engine is not installed; NVIDIA's NeMo container has it"
-    if not find_spec("megatron.bridge"):
+    try:
+        import_module("transformer_engine.pytorch")
+    except ImportError as error:
+        return f"Transformer Engine is not usable ({error}); NVIDIA's NeMo container has it"
+    core = find_spec("megatron.core")
+    if not core or not core.origin or not find_spec("megatron.bridge"):
         return "Megatron-Bridge is not installed: pip install 'energon-pack[bridge]'"
+    makefile = Path(core.origin).parent / "datasets" / "Makefile"
+    if not makefile.is_file():
+        return (
+            "Megatron-Bridge runs make for megatron-core's dataset helpers, but the wheel of "
+            f"megatron-core has them compiled and no Makefile: echo all: > {makefile}"
+        )
     return None
 
 
