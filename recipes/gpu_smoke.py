@@ -49,7 +49,7 @@ VISION = {
 
 
 @click.command()
-@click.option("--folder", type=click.Path(path_type=Path), help="Where data go.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where data go, and stay.")
 @click.option("--mode", type=click.Choice(["packed", "unpacked"]), hidden=True)
 def main(folder: Path | None, mode: str | None) -> None:
     """Compare packed with unpacked training on one GPU."""
@@ -87,7 +87,8 @@ def compare(folder: Path) -> None:
     """Run both ways, each in a process of its own, and print them side by side."""
     from energon_pack.demo.dataset import build_dataset
 
-    build_dataset(folder / "data", "mixed")
+    if not (folder / "data" / "data.yaml").is_file():
+        build_dataset(folder / "data", "mixed")
     results = {mode: run(mode, folder) for mode in ("packed", "unpacked")}
     click.echo(f"{'':10}{'first loss':>12}{'last loss':>12}{'tokens/s':>12}{'samples/step':>14}")
     for mode, result in results.items():
