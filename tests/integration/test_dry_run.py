@@ -60,6 +60,16 @@ def test_the_gpu_smoke_test_explains_itself_without_a_gpu(bridge, monkeypatch):
     assert reason.startswith("there is no CUDA GPU here")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_the_gpu_smoke_tests_runs_start_in_a_process_of_their_own(
+    bridge, monkeypatch, capfd, tmp_path
+):
+    monkeypatch.syspath_prepend(str(RECIPES))
+    with pytest.raises(SystemExit, match="the packed run failed"):
+        importlib.import_module("gpu_smoke").run("packed", tmp_path)
+    assert "there is no CUDA GPU here" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(("mode", "packs"), [("packed", 4), ("unpacked", 40)])
 def test_the_gpu_smoke_tests_config_validates(bridge, monkeypatch, demo_copy, mode, packs):
     from huggingface_hub import constants
@@ -71,3 +81,5 @@ def test_the_gpu_smoke_tests_config_validates(bridge, monkeypatch, demo_copy, mo
     validate(cfg)
     assert cfg.model.num_layers == 8
     assert cfg.train.global_batch_size == packs
+    assert cfg.checkpoint.save is None
+    assert cfg.checkpoint.load is None
