@@ -3,13 +3,14 @@
 """Evaluation starts afresh each time, with its own workers, and says when there is nothing."""
 
 import dataclasses
+import gc
 from itertools import islice
 
 import psutil
 import pytest
 from megatron.energon import WorkerConfig
 
-from energon_pack.bridge.stream import EvalStream
+from energon_pack.bridge.stream import EvalStream, TrainStream
 from energon_pack.encoder import PackingTaskEncoder
 from energon_pack.loader import DatasetError, build_loader
 
@@ -45,10 +46,31 @@ def test_evaluations_of_more_packs_than_the_split_has_begin_it_again(demo_config
     assert keys(stream, 5) == first
 
 
+def has_ended(pid):
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def manual_gc():
+    """What the stock recipes' ``train.manual_gc`` does for a training run."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("manual_gc")
 def test_validation_workers_are_gone_between_evaluations(demo_config):
     stream = evaluations(demo_config, packs=1)
     pid = next(stream)["pack_info"].stream.pid
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert has_ended(pid)
+
+
+@pytest.mark.usefixtures("manual_gc")
+def test_training_workers_are_gone_after_the_last_step(demo_config):
+    stream = TrainStream(build_loader(dataclasses.replace(demo_config, num_workers=1)))
+    pid = next(stream)["pack_info"].stream.pid
+    stream.close()
+    assert has_ended(pid)
 
 
 def test_more_ranks_than_validation_samples_is_one_sentence(demo_config):

@@ -114,6 +114,14 @@ class PackingCallback(Callback):
         self.stop_reason = "; ".join(filter(None, reasons))
         cfg.train.exit_interval = step
 
+    def on_train_end(self, context: CallbackContext) -> None:  # noqa: ARG002
+        """End the monitor, then the workers: at Python's exit PyTorch cannot end them in order."""
+        if self._stream is None:
+            return
+        assert self._monitor is not None
+        self._monitor.close()
+        self._stream.close()
+
     def _leave(self) -> None:
         """End the monitor; the reason for a stop is the last line of the log."""
         assert self._monitor is not None

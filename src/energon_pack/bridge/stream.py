@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Megatron-Bridge iterates: training packs with their state, and each evaluation's packs."""
 
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -54,6 +55,12 @@ class TrainStream:
         """Continue at a saved position; Megatron-Bridge calls it before the first pack."""
         self._loader.restore_state(state)
 
+    def close(self) -> None:
+        """End the workers; there is no pack and no state after that."""
+        self._packs = None
+        del self._loader
+        _end_workers()
+
 
 class EvalStream:
     """The validation packs, from the first one again for each evaluation.
@@ -84,11 +91,20 @@ class EvalStream:
         self._given += 1
         if self._given == self._packs_per_evaluation:
             self._packs, self._given = None, 0
+            _end_workers()
         return pack
 
     def tap(self, tap: Tap) -> None:
         """Show ``tap`` every pack before the trainer has it."""
         self._taps.append(tap)
+
+
+def _end_workers() -> None:
+    """End the workers of a loader that was let go.
+
+    It refers to itself, and the stock recipes' ``train.manual_gc`` has switched the collector off.
+    """
+    gc.collect()
 
 
 def _cycle(loader: PackLoader) -> Iterator[Pack]:
