@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers leave the trainer's objects alone, and the trainer's collector is as it was."""
 
+import dataclasses
 import gc
 import multiprocessing.util
 import weakref
@@ -99,3 +100,10 @@ def test_the_loaders_workers_are_forked_with_a_frozen_heap(demo_config):
     next(iter(build_loader(demo_config)))
     assert frozen.value > 10_000
     assert gc.get_freeze_count() == 0
+
+
+def test_without_workers_what_energon_freezes_stays_frozen(demo_config):
+    loader = build_loader(dataclasses.replace(demo_config, num_workers=0))
+    packs = iter(loader)
+    next(packs)
+    assert gc.get_freeze_count() > 10_000

@@ -76,7 +76,9 @@ class PackLoader:
         sample that it was working on.
         """
         with self._ledger.naming_dead_workers(), _telling_losses():
-            for pack in begun(self._watched()):
+            packs = self._watched()
+            # Without workers Energon freezes this process itself, for as long as packs are read.
+            for pack in begun(packs) if self._loader.num_workers else packs:
                 for tap in self._taps:
                     tap(pack["pack_info"])
                 yield pack
