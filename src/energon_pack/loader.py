@@ -175,12 +175,10 @@ def build_dataset(
     config: PackingConfig,
     split: Split,
     *,
-    encoder: PackingTaskEncoder | None = None,
+    encoder: PackingTaskEncoder,
     worker_config: WorkerConfig | None = None,
 ) -> SavableDataset[Pack]:
-    """Open ``config.path`` as an Energon dataset of packs, without starting workers."""
-    check_prepared(Path(config.path), split)
-    encoder = encoder or PackingTaskEncoder(config)
+    """Open a dataset that ``check_prepared`` has passed, without starting workers."""
     worker_config = worker_config or default_worker_config(config, split)
     common: dict[str, Any] = {
         "split_part": split,
