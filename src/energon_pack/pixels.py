@@ -11,8 +11,11 @@ Megatron-Bridge goes through: Pillow's resize first and, for frames, torchvision
 of type float32, from which the processor makes fractions.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from inspect import signature
+from typing import Any
 
 import torch
 from PIL import Image
@@ -33,9 +36,9 @@ class PixelReader:
 
     def __init__(self, family: Family, config: PackingConfig) -> None:
         """Take the resize from the family's processor, orientation and alpha from the config."""
-        self._processors = {
-            "image": family.processor.image_processor,
-            "video": family.processor.video_processor,
+        self._resize = {
+            "image": _resize_of(family.processor.image_processor),
+            "video": _resize_of(family.processor.video_processor),
         }
         self._temporal = family.temporal_patch_size
         # Megatron-Bridge's chain has dropped alpha before it reaches a resize.
@@ -93,11 +96,21 @@ class PixelReader:
         if medium.earlier_sizes:
             picture = _through_earlier_sizes(picture, medium.earlier_sizes)
         height, width = medium.resized
-        processor = self._processors[medium.kind]
-        resized: torch.Tensor = processor.resize(
-            picture[None], SizeDict(height=height, width=width), resample=processor.resample
-        )
-        return resized[0]
+        return self._resize[medium.kind](picture[None], SizeDict(height=height, width=width))[0]
+
+
+def _resize_of(processor: Any) -> Callable[[torch.Tensor, SizeDict], torch.Tensor]:
+    """Return the processor's resize to a given size.
+
+    Since transformers 5.24 the model's own ``resize`` chooses the size as well and then calls the
+    one that it inherits.
+    """
+    resize = next(
+        vars(owner)["resize"]
+        for owner in type(processor).__mro__
+        if "resize" in vars(owner) and "factor" not in signature(vars(owner)["resize"]).parameters
+    )
+    return partial(resize, processor, resample=processor.resample)
 
 
 @contextmanager

@@ -52,6 +52,24 @@ def test_a_changed_resize_stops(qwen3, monkeypatch):
         self_check(qwen3, config())
 
 
+@pytest.mark.parametrize("kind", ["image", "video"])
+def test_other_pixels_stop(kind, family, monkeypatch):
+    processor = getattr(family.processor, f"{kind}_processor")
+    real = processor.rescale_and_normalize
+    monkeypatch.setattr(processor, "rescale_and_normalize", lambda *a, **k: real(*a, **k) + 0.25)
+    with pytest.raises(SelfCheckError, match=f"of the probe {kind} that differ up to 0.25 from"):
+        self_check(family, config())
+
+
+def test_a_processor_that_cannot_be_called_stops_with_its_error(qwen3, monkeypatch):
+    def resized(reader, medium, picture):
+        raise TypeError("resize() missing 1 required positional argument: 'factor'")
+
+    monkeypatch.setattr("energon_pack.pixels.PixelReader._resized", resized)
+    with pytest.raises(SelfCheckError, match=r"image cannot be decoded with .*missing 1 required"):
+        self_check(qwen3, config())
+
+
 def test_bounds_may_be_given_alone(processors):
     folder = str(processors["qwen3_vl"])
     only_least = load_family(folder, min_pixels=1 << 20)

@@ -49,6 +49,9 @@ class Resizer:
         self._video_rule = _rule_of(video)
         self._image_bounds = _edges(image.size)
         self._video_bounds = _edges(video.size)
+        # An option since transformers 5.24: no frame gets more than this, nor than an even share.
+        capped = getattr(video, "cap_pixels_per_frame", None)
+        self._most_frame_tokens: int | None = video.max_video_tokens if capped else None
         if self._bridge:
             self._image_bounds = (
                 config.min_pixels or _BRIDGE_BOUNDS[0],
@@ -85,9 +88,13 @@ class Resizer:
             return _guarded(
                 self._video_rule, height, width, factor=self._factor, bounds=self._video_bounds
             )
+        least, most = self._video_bounds
+        if self._most_frame_tokens:
+            share = min(self._most_frame_tokens * self._factor**2, most // num_frames)
+            most = num_frames * max(share, int(least * 1.05))
         return _guarded(
             self._video_rule, num_frames, height, width, self._temporal,
-            factor=self._factor, bounds=self._video_bounds,
+            factor=self._factor, bounds=(least, most),
         )  # fmt: skip
 
 

@@ -1,26 +1,32 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""A probe image, clip and text through the real processor and through the measurement.
+"""A probe image, clip and text through the real processor and through this package.
 
-Processors changed what they write between transformers releases (5.8 to 5.12: two tokens a video).
-A length that is off by one trains on wrong positions without an error, so a difference stops here,
-in 0.1 s, before any worker starts.
+Processors changed what they write between transformers releases (5.8 to 5.12: two tokens a video;
+5.12 to 5.24: who chooses a size). A length that is off by one trains on wrong positions without an
+error, so a difference in tokens, grids or pixels stops here, in 0.1 s, before any worker starts.
 """
 
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
 import av
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from energon_pack.candidate import Candidate
+from energon_pack.assembling.visual import VisualBuilder, VisualInputs
+from energon_pack.candidate import Candidate, Medium
 from energon_pack.config import PackingConfig
+from energon_pack.decoding.clips import decode_clip
 from energon_pack.errors import UserError
 from energon_pack.family import Family
 from energon_pack.measure import Measurer
+from energon_pack.pixels import PixelReader
 from energon_pack.reading.sources import RawSample
+from energon_pack.refusal import SampleError
 
 _CLIP_FRAMES, _CLIP_FPS, _WANTED_FPS = 12, 8, 4.0
 _SIZE = (150, 210)
@@ -29,11 +35,11 @@ _WAY_OUT = "install a transformers version that this release supports"
 
 
 class SelfCheckError(UserError):
-    """The measurement differs from the installed processor."""
+    """The measurement or the decoding differs from the installed processor."""
 
 
 def self_check(family: Family, config: PackingConfig) -> None:
-    """Compare measurement and processor on three probes; raises ``SelfCheckError``.
+    """Compare measuring and decoding with the processor on three probes; raises ``SelfCheckError``.
 
     Checked are the processor's own rules; the sizes that ``preprocessing: bridge`` passes through
     before them do not depend on the installed transformers.
@@ -46,19 +52,22 @@ def self_check(family: Family, config: PackingConfig) -> None:
         max_pixels=config.max_pixels,
         video_fps=_WANTED_FPS,
     )
-    measurer = Measurer(family, plain)
+    measurer, reader = Measurer(family, plain), PixelReader(family, plain)
     picture, clip = _picture(), _clip()
     for kind, part, media in (
         ("image", {"png": picture[0]}, {"images": [picture[1]]}),
         ("video", {"mp4": clip[0]}, _video_arguments(clip[1])),
         ("text", {}, {}),
     ):
-        _compare(family, measurer, kind, part, media)
+        measured, real = _both(family, measurer, kind, part, media)
+        if measured.media:
+            _compare_pixels(kind, _decoded(family, reader, measured.media), real)
 
 
-def _compare(
+def _both(
     family: Family, measurer: Measurer, kind: str, part: dict[str, bytes], media: dict[str, Any]
-) -> None:
+) -> tuple[Candidate, Any]:
+    """Measure and process a probe; raises where tokens or grids differ."""
     place = [] if kind == "text" else [{"type": kind}]
     messages = [
         {"role": "user", "content": [*place, {"type": "text", "text": "What is shown, 图中?"}]},
@@ -68,21 +77,21 @@ def _compare(
     measured = measurer.measure(sample)
     try:
         text = family.processor.apply_chat_template(messages, tokenize=False)
-        real = family.processor(text=[text], **media)
+        real = family.processor(text=[text], return_tensors="pt", **media)
     except Exception as error:
         raise SelfCheckError(
             f"transformers {_version()} fails on the probe {kind}: {error!r}; {_WAY_OUT}"
         ) from error
     grids = real.get(f"{kind}_grid_thw")
     grid = None if grids is None else tuple(np.asarray(grids)[0].tolist())
-    _require_equal(kind, measured, np.asarray(real["input_ids"][0]), grid)
+    return _require_equal(kind, measured, np.asarray(real["input_ids"][0]), grid), real
 
 
-def _require_equal(kind: str, measured: Any, ids: NDArray[np.int64], grid: Any) -> None:
+def _require_equal(kind: str, measured: Any, ids: NDArray[np.int64], grid: Any) -> Candidate:
     if isinstance(measured, Candidate):
         found = measured.media[0].grid if measured.media else None
         if np.array_equal(measured.ids, ids) and found == grid:
-            return
+            return measured
         here = f"{measured.length} tokens with grid {found}"
     else:
         here = f"a refusal ({measured.message})"
@@ -90,6 +99,32 @@ def _require_equal(kind: str, measured: Any, ids: NDArray[np.int64], grid: Any) 
         f"transformers {_version()} makes {len(ids)} tokens with grid {grid} of the probe {kind}, "
         f"the measurement {here}; {_WAY_OUT}"
     )
+
+
+def _decoded(family: Family, reader: PixelReader, media: Sequence[Medium]) -> VisualInputs:
+    visual = VisualBuilder(family, "float32").open(media)
+    try:
+        visual.add(media, reader.frames(media))
+    except SampleError as error:
+        cause = error.__cause__ or error
+        raise SelfCheckError(
+            f"the probe {media[0].kind} cannot be decoded with transformers {_version()}: "
+            f"{cause!r}; {_WAY_OUT}"
+        ) from error
+    return visual.close()
+
+
+def _compare_pixels(kind: str, visual: VisualInputs, real: Any) -> None:
+    for name in ("pixel_values", "pixel_values_videos"):
+        ours, theirs = getattr(visual, name), real.get(name)
+        if ours is None or torch.equal(ours, theirs):
+            continue
+        same_shape = ours.shape == theirs.shape
+        difference = f"up to {(ours - theirs).abs().max():.3g}" if same_shape else "in shape"
+        raise SelfCheckError(
+            f"transformers {_version()} makes pixels of the probe {kind} that differ {difference} "
+            f"from those decoded here; {_WAY_OUT}"
+        )
 
 
 def _version() -> str:
@@ -105,9 +140,10 @@ def _picture() -> tuple[bytes, Image.Image]:
     return file.getvalue(), image
 
 
-def _clip() -> tuple[bytes, NDArray[np.uint8]]:
+def _clip() -> tuple[bytes, torch.Tensor]:
     height, width = _SIZE
-    frames = np.zeros((_CLIP_FRAMES, height, width, 3), dtype=np.uint8)
+    shades = np.indices((_CLIP_FRAMES, height, width)).sum(axis=0).astype(np.uint8)
+    frames = np.stack([shades, shades // 2, shades // 3], axis=-1)
     file = BytesIO()
     with av.open(file, "w", format="mp4") as container:
         stream = container.add_stream("mpeg4", rate=_CLIP_FPS)
@@ -116,14 +152,13 @@ def _clip() -> tuple[bytes, NDArray[np.uint8]]:
         for frame in frames:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         container.mux(stream.encode())
-    return file.getvalue(), frames
+    data = file.getvalue()
+    return data, torch.stack(list(decode_clip(data, range(_CLIP_FRAMES))))
 
 
-def _video_arguments(frames: NDArray[np.uint8]) -> dict[str, Any]:
-    import torch
-
+def _video_arguments(frames: torch.Tensor) -> dict[str, Any]:
     return {
-        "videos": [torch.from_numpy(frames).permute(0, 3, 1, 2)],
+        "videos": [frames],
         "video_metadata": [{"fps": _CLIP_FPS, "total_num_frames": len(frames)}],
         "do_sample_frames": True,
         "fps": _WANTED_FPS,
