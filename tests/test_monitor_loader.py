@@ -109,9 +109,11 @@ def test_after_a_fail_limit_ended_the_run_the_packs_continue_exactly(demo_config
     assert all(map(same, taken, expected))
 
 
-def test_a_killed_worker_is_told_with_the_sample_in_work(demo_config, tmp_path):
+@pytest.mark.parametrize("interval_s", [0.1, 1000])
+def test_a_killed_worker_is_told_with_the_sample_in_work(interval_s, demo_config, tmp_path):
+    # At 1000 the monitor has not looked since before there were workers.
     file = tmp_path / "run.jsonl"
-    loader = build_loader(monitored(demo_config, jsonl=str(file)))
+    loader = build_loader(monitored(demo_config, jsonl=str(file), interval_s=interval_s))
     packs = iter(loader)
     pid = next(packs)["pack_info"].stream.pid
     os.kill(pid, signal.SIGKILL)

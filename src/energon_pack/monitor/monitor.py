@@ -106,6 +106,8 @@ class MemoryMonitor:
             key = (loader, info.stream.pid)
             if key not in self._tallies:
                 self._tallies[key] = Tally(loader)
+                if self._sampler is not None:
+                    self._sampler.meet(info.stream.pid)
             self._tallies[key].add(info, keys)
 
     def follow(self, ledger: Ledger) -> None:

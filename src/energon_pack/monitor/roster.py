@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Container
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -47,13 +48,26 @@ class Roster:
         self.workers: dict[int, psutil.Process] = {}
         self._own = pid == os.getpid()
         self._handles: dict[int, BaseProcess] = {}
+        self._met: list[psutil.Process] = []
+
+    def meet(self, pid: int) -> None:
+        """Take note of a worker whose first pack has come; it may be dead at the next look."""
+        handle = _children_by_pid().get(pid)
+        if handle is None:
+            return
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if _is_alive(process):  # else its death may have been told
+                self._handles[pid] = handle
+                self._met.append(process)
 
     def refresh(self, carried: Container[int]) -> list[Death]:
         """Find new workers, drop those that ended, and return those that died.
 
         A child is a worker when a pack carried its pid, or when torch has named it one.
         """
-        for process in self._children():
+        met, self._met = self._met, []
+        for process in (*met, *self._children()):
             pid = process.pid
             if pid not in self.workers and (pid in carried or _name(process) == _WORKER_NAME):
                 self.workers[pid] = process
@@ -63,9 +77,7 @@ class Roster:
         """Return the living children that are not known as workers."""
         if not self._own:
             return [process for process in _children_of(self.trainer) if _is_alive(process)]
-        # The public active_children() reaps, and then torch cannot say how a worker died.
-        children = list(multiprocessing.process._children)  # type: ignore[attr-defined]  # noqa: SLF001
-        handles = {child.pid: child for child in children if child.pid}
+        handles = _children_by_pid()
         found = []
         for pid in handles.keys() - self.workers.keys():
             try:
@@ -93,6 +105,12 @@ class Roster:
             return _fetched_exit_code(self._handles[pid]) if pid in self._handles else None
         assert result is not None
         return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
+
+def _children_by_pid() -> dict[int, BaseProcess]:
+    # The public active_children() reaps, and then torch cannot say how a worker died.
+    children = list(multiprocessing.process._children)  # type: ignore[attr-defined]  # noqa: SLF001
+    return {child.pid: child for child in children if child.pid}
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -59,6 +59,10 @@ class Sampler:
         self._peak_bytes = 0
         self._started = time.monotonic()
 
+    def meet(self, pid: int) -> None:
+        """Take note of a worker whose first pack has come."""
+        self._roster.meet(pid)
+
     def sample(self, work: Mapping[int, WorkDone]) -> tuple[Snapshot, list[Death]]:
         """Look now; ``work`` is by the pids that packs carried.
 
