@@ -24,6 +24,9 @@ LEAVES = {
     "strict",
 }  # fmt: skip
 PARTS = {"assembling", "choosing", "decoding", "measuring", "planning", "reading"}
+STAGES = ("choosing", "assembling", "decoding", "measuring", "reading")
+"""From the last that a sample reaches to the first; the module of each is its head."""
+HEADS = {"window": "choosing", "thd": "assembling", "pixels": "decoding", "measure": "measuring"}
 HEAVY = {"torch", "torchvision", "transformers", "megatron", "av"}
 
 
@@ -97,6 +100,23 @@ def test_imports_go_down_only():
     assert upward(COMPOSITION, EDGES) == []
     assert upward(stages, EDGES | COMPOSITION) == []
     assert upward(LEAVES, EDGES | COMPOSITION | stages) == []
+
+
+def stage(module: str) -> str:
+    first = module.split(".")[1]
+    return HEADS.get(first, first)
+
+
+def test_no_stage_imports_a_later_one():
+    order = {name: place for place, name in enumerate(STAGES)}
+    assert [
+        (module, other)
+        for module, others in IMPORTS.items()
+        if module != "energon_pack" and stage(module) in order
+        for other in others
+        if other.startswith("energon_pack.")
+        and order.get(stage(other), len(order)) < order[stage(module)]
+    ] == []
 
 
 def test_only_the_bridge_imports_megatron_bridge():

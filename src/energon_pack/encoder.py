@@ -19,11 +19,11 @@ from energon_pack.choosing.passes import resumable
 from energon_pack.config import PackingConfig
 from energon_pack.family import Family, load_family
 from energon_pack.measure import Measurer
-from energon_pack.measuring.selfcheck import self_check
 from energon_pack.pixels import PixelReader
 from energon_pack.reading.shards import tell_unreadable
 from energon_pack.reading.sources import cookers
 from energon_pack.reading.undecoded import disable_decoding
+from energon_pack.selfcheck import self_check
 from energon_pack.strict import ConfigError, Problem
 from energon_pack.thd import PackBuilder, RowLayout
 from energon_pack.window import WindowPackingDataset

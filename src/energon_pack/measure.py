@@ -18,13 +18,13 @@ from typing import Any
 from energon_pack.candidate import Candidate, Medium, Refused
 from energon_pack.config import PackingConfig
 from energon_pack.family import Family
-from energon_pack.measuring.demux import read_clip
 from energon_pack.measuring.frames import Frames, FrameSampler
 from energon_pack.measuring.labels import TurnMarker
 from energon_pack.measuring.resize import Resizer
 from energon_pack.measuring.text import TextEncoder
 from energon_pack.media import ImageSize, image_size
 from energon_pack.reading.conversation import Conversation, RawMedium
+from energon_pack.reading.demux import read_clip
 from energon_pack.reading.sources import read_conversation
 from energon_pack.refusal import SampleError
 

@@ -56,12 +56,15 @@ def image_size(
     size = _read(data, apply_exif=exif == "apply")
     if size.height < 1 or size.width < 1:
         raise SampleError("bad_image", f"the image is {size.width}x{size.height} pixels")
-    if max_pixels is not None and size.height * size.width > max_pixels:
-        raise SampleError(
-            "too_large",
-            f"the image is {size.width}x{size.height}, above max_source_pixels {max_pixels}",
-        )
+    check_pixels("image", size.height, size.width, max_pixels)
     return size
+
+
+def check_pixels(kind: str, height: int, width: int, max_pixels: int | None) -> None:
+    """Raise ``SampleError`` (``too_large``) for more than ``max_pixels`` pixels in a frame."""
+    if max_pixels is not None and height * width > max_pixels:
+        message = f"the {kind} is {width}x{height}, above max_source_pixels {max_pixels}"
+        raise SampleError("too_large", message)
 
 
 def is_image(data: bytes) -> bool:

@@ -148,7 +148,7 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
         if not members:
             return None
         with self._stopwatch.timing("assemble"), self._pack_index.ctx() as pack_index:
-            pack = _closed(opened, pack_index, members)
+            pack = self._closed(opened, pack_index, members)
         pack["pack_info"] = replace(pack["pack_info"], stream=self._stream_info(candidates))
         self.ledger.note(self._losses, packs=pack_index + 1)
         self.ledger.work_on("", "")
@@ -179,6 +179,15 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
                 return decode_index, candidate
         self._lose(refusal, "decode")
         return None
+
+    def _closed(
+        self, opened: OpenPack, pack_index: int, members: Sequence[_Member]
+    ) -> dict[str, Any]:
+        pack = opened.close()
+        pack["__keys__"] = [candidate.__key__ for _, candidate in members]
+        keys = ((decode_index, candidate.__restore_key__) for decode_index, candidate in members)
+        pack["__restore_key__"] = (type(self).__name__, pack_index, *keys)
+        return pack
 
     def _lose(self, refused: Refused, stage: str) -> None:
         """Count a lost sample; stop the run when there is nothing else."""
@@ -243,7 +252,7 @@ class WindowPackingDataset(BaseWrapperDataset[Candidate | Refused, dict[str, Any
                 opened.add(candidate, self._decode(candidate))
             members.append((decode_index, candidate))
         with self._pack_index.ctx(pack_index):
-            return _closed(opened, pack_index, members)
+            return self._closed(opened, pack_index, members)
 
     def _restored_candidate(self, restore_key: RestoreKey) -> Candidate:
         candidate = self.dataset.restore_sample(restore_key)
@@ -272,14 +281,6 @@ def find_window(dataset: SavableDataset[Any]) -> WindowPackingDataset:
         return dataset
     assert isinstance(dataset, BaseWrapperDataset), dataset
     return find_window(dataset.dataset)
-
-
-def _closed(opened: OpenPack, pack_index: int, members: Sequence[_Member]) -> dict[str, Any]:
-    pack = opened.close()
-    pack["__keys__"] = [candidate.__key__ for _, candidate in members]
-    keys = ((decode_index, candidate.__restore_key__) for decode_index, candidate in members)
-    pack["__restore_key__"] = (WindowPackingDataset.__name__, pack_index, *keys)
-    return pack
 
 
 def _refusal(candidate: Candidate, cause: str, message: str) -> Refused:

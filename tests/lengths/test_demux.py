@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from lengths.media_parts import clip, decoded, frames
 
-from energon_pack.measuring.demux import read_clip
+from energon_pack.reading.demux import read_clip
 from energon_pack.refusal import SampleError
 
 KINDS = [

@@ -7,7 +7,7 @@ import transformers
 from lengths.oracle import config
 
 from energon_pack.family import ProcessorError, load_family
-from energon_pack.measuring.selfcheck import SelfCheckError, self_check
+from energon_pack.selfcheck import SelfCheckError, self_check
 
 
 @pytest.mark.parametrize("way", ["native", "bridge"])

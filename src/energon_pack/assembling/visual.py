@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The visual half of a batch, in the form that Megatron-Bridge's ``vlm_step`` walks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -72,7 +72,7 @@ class VisualBuilder:
         self.with_seconds = family.name == "qwen2_5_vl"
         self._memory = PackMemory()
 
-    def open(self, media: Iterable[Medium]) -> "OpenVisual":
+    def open(self, media: Sequence[Medium]) -> "OpenVisual":
         """Return an empty visual half with room for ``media``."""
         rows: dict[str, int] = {}
         for medium in media:
@@ -91,13 +91,12 @@ class OpenVisual:
         self._sheets = sheets
         self._media: dict[str, list[Medium]] = {"image": [], "video": []}
 
-    def add(self, media: Iterable[Medium], frames: Iterator[torch.Tensor]) -> None:
+    def add(self, media: Sequence[Medium], frames: Iterator[torch.Tensor]) -> None:
         """Write all of a sample's media, or, when ``frames`` raises, nothing.
 
         ``frames`` are the media's temporal patches in order, each (frames, 3, height, width).
         """
         rows = {kind: sheet.num_rows for kind, sheet in self._sheets.items()}
-        media = tuple(media)
         try:
             for medium in media:
                 for _ in range(medium.grid[0]):

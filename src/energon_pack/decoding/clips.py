@@ -21,7 +21,7 @@ import torch
 from av.video.frame import PictureType
 from av.video.reformatter import VideoReformatter
 
-from energon_pack.measuring.demux import container_format, is_shown
+from energon_pack.reading.demux import container_format, is_shown
 from energon_pack.refusal import SampleError
 
 _CODECS_THAT_SKIP = ("h264", "hevc", "mpeg4")

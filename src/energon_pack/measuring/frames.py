@@ -17,8 +17,8 @@ import numpy as np
 
 from energon_pack.config import PackingConfig
 from energon_pack.family import Family
-from energon_pack.measuring.demux import Clip
 from energon_pack.reading.conversation import RawMedium
+from energon_pack.reading.demux import Clip
 from energon_pack.refusal import SampleError
 
 

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The energon-pack authors
 # SPDX-License-Identifier: Apache-2.0
-"""A raw sample to a conversation with its media in their places."""
+"""A raw sample to a conversation with its media in their places, and the headers of clips."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from megatron.energon import Cooker, Sample, basic_sample_keys, edataclass, stateless
 
-from energon_pack.measuring.demux import is_clip
 from energon_pack.media import is_image
 from energon_pack.reading.conversation import (
     Conversation,
@@ -17,6 +16,7 @@ from energon_pack.reading.conversation import (
     RawMedium,
     parse_dialogue,
 )
+from energon_pack.reading.demux import is_clip
 from energon_pack.reading.placement import place_media
 from energon_pack.reading.shards import PROBLEM
 from energon_pack.reading.unpickle import load_pickle

@@ -18,6 +18,7 @@ from typing import Any
 
 import av
 
+from energon_pack.media import check_pixels
 from energon_pack.refusal import SampleError
 
 _NO_DECODERS = {"codec_whitelist": "none"}
@@ -48,11 +49,7 @@ def read_clip(data: bytes, *, max_pixels: int | None = None) -> Clip:
         raise SampleError("bad_video", message) from error
     if not (clip.height and clip.width):
         raise SampleError("bad_video", "the clip does not say its size")
-    if max_pixels is not None and clip.height * clip.width > max_pixels:
-        raise SampleError(
-            "too_large",
-            f"the clip is {clip.width}x{clip.height}, above max_source_pixels {max_pixels}",
-        )
+    check_pixels("clip", clip.height, clip.width, max_pixels)
     return clip
 
 
