@@ -5,6 +5,7 @@
 import hashlib
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from energon_pack.errors import UserError
@@ -73,6 +74,12 @@ def load_family(
 
 
 def _load_processor(model: str) -> Any:
+    if "/" not in model and not Path(model).exists():
+        message = (
+            f"model {model!r} is no folder here, and a name on the Hugging Face hub has an owner, "
+            "such as Qwen/Qwen3-VL-8B-Instruct; set model to one of the two"
+        )
+        raise ProcessorError(message)
     from transformers import AutoProcessor
 
     try:

@@ -91,6 +91,13 @@ def test_a_folder_without_a_processor_is_refused(tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_a_bare_name_that_is_no_folder_is_not_looked_up_on_the_hub(monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with pytest.raises(ProcessorError, match=r"model 'processor' is no folder here") as caught:
+        load_family("processor")
+    assert "set model to one of the two" in str(caught.value)
+
+
 def test_families_are_told_apart_by_the_processor(family, processors):
     expected = {
         "qwen2_5_vl": (14, 28, False),
