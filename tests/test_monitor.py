@@ -7,6 +7,8 @@ import logging
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -350,3 +352,19 @@ def test_in_a_real_cgroup_the_run_ends_in_order_before_the_kernel_kills(tmp_path
     kinds = [e["kind"] for line in jsonl.open() for e in json.loads(line)["events"]]
     assert kinds.index("warn") < kinds.index("fail")
     assert "died" not in kinds
+
+
+def test_a_trainer_that_ends_with_an_error_leaves_a_last_look(tmp_path):
+    script = (
+        "import sys; from energon_pack import MonitorConfig\n"
+        "from energon_pack.monitor import MemoryMonitor\n"
+        "packs = MemoryMonitor(MonitorConfig(jsonl=sys.argv[1], interval_s=1000)).watch([1, 2])\n"
+        "next(packs)\n"
+        "raise RuntimeError('a worker has died')\n"
+    )
+    file = tmp_path / "run.jsonl"
+    ended = subprocess.run([sys.executable, "-c", script, file], check=False, capture_output=True)
+    assert ended.returncode == 1
+    *_, last = (from_record(json.loads(line)) for line in file.open())
+    assert last.ended
+    assert last.packs_total == 1

@@ -122,3 +122,19 @@ def test_a_killed_worker_is_told_with_the_sample_in_work(interval_s, demo_config
     (event,) = [event for s in snapshots(file) for event in s.events if event.kind == "died"]
     assert f"(pid {pid}) was killed by SIGKILL" in event.message
     assert "last sample " in event.message
+
+
+def test_a_death_that_is_raised_amid_the_trainers_own_work_is_told(demo_config, tmp_path):
+    # torch raises it in a signal handler, so anywhere; the error's frames hold the packs' iterator.
+    file = tmp_path / "run.jsonl"
+    loader = build_loader(monitored(demo_config, jsonl=str(file), interval_s=1000))
+
+    def die_here(info):
+        os.kill(info.stream.pid, signal.SIGKILL)
+        time.sleep(10)
+
+    loader.tap(die_here)
+    with pytest.raises(RuntimeError, match="killed by signal") as _held:
+        next(iter(loader))
+    (event,) = [event for s in snapshots(file) for event in s.events if event.kind == "died"]
+    assert "was killed by SIGKILL" in event.message

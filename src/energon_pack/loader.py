@@ -75,21 +75,23 @@ class PackLoader:
         of the monitor, ``WorkerDiedError`` for a worker that the kernel or a fault ended, with the
         sample that it was working on.
         """
-        with self._ledger.naming_dead_workers(), _telling_losses():
-            packs = self._watched()
+        with self._ledger.naming_dead_workers(), _telling_losses(), self._watched() as packs:
             # Without workers Energon freezes this process itself, for as long as packs are read.
             for pack in begun(packs) if self._loader.num_workers else packs:
                 for tap in self._taps:
                     tap(pack["pack_info"])
                 yield pack
 
-    def _watched(self) -> Iterator[Pack]:
+    @contextmanager
+    def _watched(self) -> Iterator[Iterator[Pack]]:
+        # No generator of packs: torch raises a worker's death wherever this process is at work, and
+        # a generator that is not at work ends only with the last reference to the error's frames.
         if self._monitor is None:
-            yield from self._loader
+            yield iter(self._loader)
             return
         with MemoryMonitor(self._monitor) as monitor:
             monitor.follow(self._ledger)
-            yield from monitor.watch(self._loader)
+            yield monitor.watch(self._loader)
 
     def tap(self, observer: Callable[[PackInfo], None]) -> None:
         """Call ``observer`` with every pack's figures, before the trainer has the pack."""

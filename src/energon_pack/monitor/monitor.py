@@ -16,6 +16,7 @@
 Cost: ``bench/monitor_overhead.py``.
 """
 
+import atexit
 import logging
 import os
 import threading
@@ -95,6 +96,8 @@ class MemoryMonitor:
         self._sampler = Sampler(os.getpid(), rank=self.rank, interval_s=self.config.interval_s)
         self._thread = threading.Thread(target=self._run, name="energon-pack-memory", daemon=True)
         self._thread.start()
+        # An error that ends the trainer may be the death of a worker, which the last look explains.
+        atexit.register(self.close)
 
     def observe(self, info: PackInfo, keys: Sequence[str] = (), *, loader: str = "") -> None:
         """Take in a pack's figures, and the keys of its samples.
@@ -149,6 +152,7 @@ class MemoryMonitor:
         if self._closing.is_set():
             return
         self._closing.set()
+        atexit.unregister(self.close)
         if self._thread is not None:
             self._thread.join(timeout=_CLOSE_S)
         self._sinks.close()
