@@ -19,8 +19,8 @@ INTRODUCTION: Final = """\
 
 A dataset YAML is read strictly: an unknown key, a value of the wrong type, a key that stands
 twice, an anchor or a custom tag is an error, and all problems are reported at once, each with its
-path and a suggestion for a misspelt key. `path`, `model` and `spill_dir` may be relative to the
-YAML's folder.
+path and a suggestion for a misspelt key. `path`, `model`, `spill_dir` and the file of
+`cooker` may be relative to the YAML's folder.
 
 ```yaml
 path: shards

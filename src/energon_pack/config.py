@@ -82,6 +82,9 @@ class PackingConfig:
     """Prepared Energon dataset folder, or a MetadatasetV2 YAML file."""
     model: str
     """Hugging Face id or local folder of the processor."""
+    cooker: str | None = None
+    """``package.module:function`` or ``file.py:function`` that turns a crude sample into a
+    conversation; None reads the layout of the docs."""
     seq_length: int = 8192
     """Tokens a pack may hold."""
     packing_buffer_size: int = 64
@@ -207,6 +210,9 @@ def _problems(config: PackingConfig) -> list[Problem]:
         problems.append(
             Problem("min_pixels", f"is {config.min_pixels}, above max_pixels {config.max_pixels}")
         )
+    if config.cooker is not None and not all(config.cooker.rpartition(":")):
+        problem = f"is {config.cooker!r}; give package.module:function or file.py:function"
+        problems.append(Problem("cooker", problem))
     if config.alignment >= 1 and config.seq_length % config.alignment:
         down = config.seq_length // config.alignment * config.alignment
         problems.append(
@@ -222,8 +228,9 @@ def _problems(config: PackingConfig) -> list[Problem]:
 def load_config(source: str | Path) -> PackingConfig:
     """Read a dataset YAML.
 
-    ``path`` and ``model`` may be relative to the YAML's folder. Raises ``ConfigError`` with all
-    problems at once, each with its path in the file and a suggestion for a misspelt key.
+    ``path``, ``model``, ``spill_dir`` and the file of ``cooker`` may be relative to the YAML's
+    folder. Raises ``ConfigError`` with all problems at once, each with its path in the file and a
+    suggestion for a misspelt key.
     """
     source = Path(source)
     values = load_yaml(source)
@@ -231,4 +238,7 @@ def load_config(source: str | Path) -> PackingConfig:
         value = values.get(name)
         if isinstance(value, str) and (source.parent / value).exists():
             values[name] = str((source.parent / value).resolve())
+    file, colon, function = str(values.get("cooker", "")).rpartition(":")
+    if (source.parent / file).is_file():
+        values["cooker"] = f"{(source.parent / file).resolve()}{colon}{function}"
     return parse_dataclass(PackingConfig, values)

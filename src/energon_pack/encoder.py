@@ -10,7 +10,7 @@
 
 from typing import Any
 
-from megatron.energon import Cooker, SavableDataset, TaskEncoder, WorkerConfig, stateless
+from megatron.energon import Cooker, Sample, SavableDataset, TaskEncoder, WorkerConfig, stateless
 from megatron.energon.metadataset.loader_interface import LoadedDataset
 
 from energon_pack.candidate import Candidate, Refused
@@ -20,8 +20,8 @@ from energon_pack.config import PackingConfig
 from energon_pack.family import Family, load_family
 from energon_pack.measure import Measurer
 from energon_pack.pixels import PixelReader
+from energon_pack.reading.cookers import cooked, cookers, load_cookers
 from energon_pack.reading.shards import tell_unreadable
-from energon_pack.reading.sources import cookers
 from energon_pack.reading.undecoded import disable_decoding
 from energon_pack.selfcheck import self_check
 from energon_pack.strict import ConfigError, Problem
@@ -46,6 +46,8 @@ class PackingTaskEncoder(TaskEncoder[Any, Any, Pack, Pack]):
         """Load the processor of ``config.model``, unless its ``family`` is given."""
         super().__init__()
         self.config = config
+        if config.cooker:
+            self.cookers = load_cookers(config.cooker)
         self.family = family or load_family(
             config.model, min_pixels=config.min_pixels, max_pixels=config.max_pixels
         )
@@ -61,6 +63,13 @@ class PackingTaskEncoder(TaskEncoder[Any, Any, Pack, Pack]):
             ),
             pixel_dtype=config.pixel_dtype,
             text_only_packs=config.text_only_packs,
+        )
+
+    @stateless
+    def cook_crude_sample(self, sample: Any, cooker: Cooker[Any], aux: dict[str, Any]) -> Sample:
+        """Cook one crude sample; one that its cooker refuses or breaks on is counted, not lost."""
+        return cooked(
+            sample, lambda: super(PackingTaskEncoder, self).cook_crude_sample(sample, cooker, aux)
         )
 
     @stateless

@@ -18,6 +18,8 @@ CAUSES: Final[dict[str, str]] = {
     "no_target": "no assistant turn to train on",
     "decode_failed": "media that broke while it was decoded",
     "length_mismatch": "decoded sample whose length is not the measured one",
+    "cooker_failed": "sample that the cooker could not turn into a conversation",
+    "cooker_skipped": "sample that the cooker left out",
     "unreadable": "sample that could not be read from its shard",
     "unreadable_on_resume": "candidate that could not be read again when the run resumed",
     "unexpected": "error that no rule names",

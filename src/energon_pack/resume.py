@@ -30,7 +30,7 @@ FORMAT: Final = 1
 _FREE: Final = frozenset(
     {
         # These change no pack, or stand in the fingerprint under what they lead to.
-        *("path", "model", "num_workers", "num_val_workers"),
+        *("path", "model", "cooker", "num_workers", "num_val_workers"),
         *("prefetch_factor", "spill_dir", "monitor"),
         *("on_overlong", "max_consecutive_skips", "resume_mismatch"),
     }
@@ -107,6 +107,7 @@ def fingerprint(
         "dataset_tree": _tree(dataset),
         "family": family.name,
         "processor": family.fingerprint,
+        "cooker": config.cooker and Path(config.cooker).name,
         **settings,
     }
 

@@ -12,7 +12,7 @@ import webdataset as wds
 from megatron.energon import TaskEncoder, WorkerConfig, get_loader, get_train_dataset
 from megatron.energon.tools.prepare import command as prepare
 
-from energon_pack.reading.sources import cookers
+from energon_pack.reading.cookers import cookers
 from energon_pack.reading.undecoded import disable_decoding, reading_chatml
 
 

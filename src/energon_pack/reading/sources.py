@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from megatron.energon import Cooker, Sample, basic_sample_keys, edataclass, stateless
+from megatron.energon import Sample, edataclass
 
 from energon_pack.media import is_image
 from energon_pack.reading.conversation import (
@@ -18,7 +18,6 @@ from energon_pack.reading.conversation import (
 )
 from energon_pack.reading.demux import is_clip
 from energon_pack.reading.placement import place_media
-from energon_pack.reading.shards import PROBLEM
 from energon_pack.reading.unpickle import load_pickle
 from energon_pack.refusal import SampleError
 
@@ -51,21 +50,6 @@ class UnreadableSample(Sample):
 
     problem: str
     cause: str = "bad_conversation"
-
-
-@stateless
-def cook_raw(crude: dict[str, Any]) -> RawSample | UnreadableSample:
-    """Keep a crude sample's parts as they are; reading them is left to the measurement."""
-    if PROBLEM in crude:
-        return UnreadableSample(
-            **basic_sample_keys(crude), problem=crude[PROBLEM], cause="unreadable"
-        )
-    parts = {name: part for name, part in crude.items() if not name.startswith("__")}
-    return RawSample(**basic_sample_keys(crude), parts=parts)
-
-
-cookers: tuple[Cooker[RawSample | UnreadableSample], ...] = (Cooker(cook_raw),)
-"""For ``CrudeWebdataset``: image, multi-image, mp4 and frame-list samples with a conversation."""
 
 
 def read_conversation(sample: Any, *, as_bridge: bool = False) -> Conversation:
