@@ -14,14 +14,18 @@ and others may come without some of their parts. Here
 
 import os
 from bisect import bisect_right
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from megatron.energon import SavableDataset
 from megatron.energon.flavors.jsonl.ijsonl_reader import IJsonlReader
 from megatron.energon.flavors.webdataset.itar import CachedItarOffsetReader, TarIndexReader
-from megatron.energon.flavors.webdataset.itar_reader import ITarReader, ShardInfosITarReader
+from megatron.energon.flavors.webdataset.itar_reader import (
+    ITarReader,
+    JoinIndexFileITarReader,
+    ShardInfosITarReader,
+)
 from megatron.energon.flavors.webdataset.sample_loader import WebdatasetSampleLoaderDataset
-from megatron.energon.flavors.webdataset.structs import ShardInfo
 from megatron.energon.wrappers.base import BaseWrapperDataset
 
 PROBLEM = "__problem__"
@@ -36,6 +40,19 @@ def tell_unreadable(dataset: SavableDataset[Any]) -> None:
     if isinstance(dataset, WebdatasetSampleLoaderDataset):
         readers: list[Any] = [_TellingReader(reader) for reader in dataset.join_readers]
         dataset.join_readers = readers
+
+
+class _Place(NamedTuple):
+    """Where a sample is stored: the file's name, and the sample's number in it."""
+
+    name: str
+    number: int
+    path: Any = None
+    """Of a shard that has an index."""
+    samples: int | None = None
+    """Samples that Energon counts on in that shard."""
+    pointer: Any = None
+    """Of a joined sample into its shard."""
 
 
 class _TellingReader:
@@ -57,45 +74,61 @@ class _TellingReader:
             return self._read(index)
         except Exception as error:  # noqa: BLE001 - whatever a damaged file provokes
             self._forget_files()
-            return self._stand_in(index, _sentence(error, self._place(index)[0]))
+            place = self._named_place(index)
+            return self._stand_in(index, place, _sentence(error, place.name))
 
     def _read(self, index: int) -> Any:
-        if isinstance(self._reader, ShardInfosITarReader):
-            problem = self._shard_problem(self._shard(index)[0])
-            if problem:
-                return self._stand_in(index, problem)
-        sample = self._reader[index]
+        place = self._place(index)
+        if place is None:
+            return None
+        if place.path is not None and (problem := self._shard_problem(place)):
+            return self._stand_in(index, place, problem)
+        if place.pointer is not None:
+            sample = self._reader._get_item_by_sample_pointer(place.pointer, index)  # noqa: SLF001
+        else:
+            sample = self._reader[index]
         if sample is None and isinstance(self._reader, IJsonlReader):
-            return self._stand_in(index, f"line {index + 1} is empty")
+            return self._stand_in(index, place, f"line {index + 1} is empty")
         for file in getattr(self._reader, "itar_files_cache", {}).values():
             file.members.clear()  # tarfile keeps every header that it has ever read
         return sample
 
-    def _shard(self, index: int) -> tuple[ShardInfo, int]:
-        """Return the shard of a sample and the sample's number in it."""
-        starts = self._reader.shard_count_cumsum
-        number = bisect_right(starts, index) - 1
-        return self._reader.shard_infos[number], index - starts[number]
+    def _place(self, index: int) -> _Place | None:
+        """Find a sample; None where a joined dataset has none, which Energon takes for damage."""
+        reader = self._reader
+        if isinstance(reader, ShardInfosITarReader):
+            starts = reader.shard_count_cumsum
+            at = bisect_right(starts, index) - 1
+            shard = reader.shard_infos[at]
+            return _Place(shard.name, index - starts[at], shard.path, shard.count)
+        if isinstance(reader, JoinIndexFileITarReader):
+            pointer = reader._get_itar_sample_pointer(index)  # noqa: SLF001
+            at = pointer.tar_file_id
+            if at < 0:
+                return None
+            return _Place(reader.tar_filenames[at], index, reader.tar_filepaths[at], None, pointer)
+        return self._named_place(index)
 
-    def _shard_problem(self, shard: ShardInfo) -> str | None:
-        if shard.name not in self._checked:
-            self._checked[shard.name] = _index_problem(shard)
-        return self._checked[shard.name]
-
-    def _place(self, index: int) -> tuple[str, int]:
-        """Name the file that holds a sample, and the sample's number in it."""
-        if isinstance(self._reader, ShardInfosITarReader):
-            shard, number = self._shard(index)
-            return shard.name, number
+    def _named_place(self, index: int) -> _Place:
+        """Name the file that holds a sample, also where its index cannot be read."""
         if isinstance(self._reader, IJsonlReader):
-            return self._reader.jsonl_path.name, index
-        return str(self._reader.base_path), index
+            return _Place(self._reader.jsonl_path.name, index)
+        with suppress(Exception):
+            if isinstance(self._reader, ShardInfosITarReader | JoinIndexFileITarReader):
+                place = self._place(index)
+                assert place is not None
+                return place
+        return _Place(str(self._reader.base_path), index)
 
-    def _stand_in(self, index: int, problem: str) -> dict[str, Any]:
-        name, number = self._place(index)
+    def _shard_problem(self, place: _Place) -> str | None:
+        if place.name not in self._checked:
+            self._checked[place.name] = _index_problem(place)
+        return self._checked[place.name]
+
+    def _stand_in(self, index: int, place: _Place, problem: str) -> dict[str, Any]:
         return {
-            "__key__": f"{name}#{number}",
-            "__shard__": name,
+            "__key__": f"{place.name}#{place.number}",
+            "__shard__": place.name,
             "__restore_key__": ("Webdataset", index),
             "__sources__": (),
             PROBLEM: problem,
@@ -110,16 +143,19 @@ class _TellingReader:
             )
         if isinstance(self._reader, IJsonlReader):
             self._reader.ijsonl_file = None
+        if isinstance(self._reader, JoinIndexFileITarReader):
+            while self._reader.index_reader_cache:
+                self._reader.index_reader_cache.popitem()[1].close()  # type: ignore[no-untyped-call]
 
 
-def _index_problem(shard: ShardInfo) -> str | None:
+def _index_problem(shard: _Place) -> str | None:
     """Say how a shard and its index differ; None where they agree, or the shard was cut short."""
     with TarIndexReader(shard.path) as index:
         count = len(index) - 1
         end = index[count] if count >= 0 else 0
-    if count != shard.count:
+    if shard.samples not in (None, count):
         return (
-            f"{shard.name} has {count} samples in its index and {shard.count} in .info.json; "
+            f"{shard.name} has {count} samples in its index and {shard.samples} in .info.json; "
             "run energon prepare again"
         )
     with shard.path.open("rb") as file:

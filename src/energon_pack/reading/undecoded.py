@@ -11,19 +11,19 @@ that package is not installed, or slow to import.
 
 # ruff: noqa: SLF001 - Energon has no public way to replace a decoder or a dataset class
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from megatron.energon import CrudeSample, DefaultDecoderWebdatasetFactory
 from megatron.energon.epathlib import EPath
-from megatron.energon.flavors.base_dataset import set_sample_restore_key
 from megatron.energon.flavors.jsonl.crude_jsonl_dataset import DefaultCrudeJsonlDatasetFactory
 from megatron.energon.flavors.webdataset.sample_loader import RawSampleData
 from megatron.energon.metadataset.loader_interface import LoadedDataset
 from megatron.energon.typed_converter import JsonParser
 
 from energon_pack.reading.conversation import strict_json
+from energon_pack.reading.cookers import cook_raw
 from energon_pack.reading.shards import PROBLEM
 from energon_pack.reading.sources import ChatMLSample, UnreadableSample
 
@@ -80,30 +80,45 @@ def _guard_loading(dataset: Any) -> None:
     load = dataset.load_sample
 
     def load_or_tell(raw: Any) -> Any:
-        parts: tuple[Any, ...] = raw.data if isinstance(raw, RawSampleData) else (raw,)
+        joined = isinstance(raw, RawSampleData)
+        parts: tuple[Any, ...] = raw.data if joined else (raw,)
         problem = next((part[PROBLEM] for part in parts if part and PROBLEM in part), None)
+        problem = problem or _mismatch([part for part in parts if part])
         if problem:
             return _unreadable(dataset, raw, problem, "unreadable")
         try:
-            return load(raw)
+            sample = load(raw)
+            if joined:
+                sample = cook_raw(sample) if isinstance(sample, CrudeSample) else sample
+                # Energon 7.4.1 puts its class's name before this key, and then cannot read it.
+                sample.__restore_key__ = raw.__restore_key__
         except Exception as error:  # noqa: BLE001 - counted like any bad sample
-            problem = f"the sample does not fit the dataset's field map: {error}"
+            what = "joiner" if joined else "field map"
+            problem = f"the sample does not fit the dataset's {what}: {error}"
             return _unreadable(dataset, raw, problem, "bad_conversation")
+        return sample
 
     dataset.load_sample = load_or_tell
 
 
+def _mismatch(parts: Sequence[Any]) -> str | None:
+    """Say where the parts of a joined sample are not of one key."""
+    first, *others = ((part["__key__"], part.get("__shard__")) for part in parts)
+    for key, shard in others:
+        if key != first[0]:
+            return f"{shard} holds {key} where {first[0]} was joined; run energon prepare again"
+    return None
+
+
 def _unreadable(dataset: Any, raw: Any, problem: str, cause: str) -> UnreadableSample:
     joined = isinstance(raw, RawSampleData)
-    first = raw.data[0] if joined else raw
-    sample = UnreadableSample(
-        __key__=first["__key__"],
-        __restore_key__=first["__restore_key__"],
+    return UnreadableSample(
+        __key__=(raw.data[0] if joined else raw)["__key__"],
+        __restore_key__=raw.__restore_key__ if joined else raw["__restore_key__"],
         __subflavors__=None if joined else dataset.subflavors,
         problem=problem,
         cause=cause,
     )
-    return set_sample_restore_key(sample, *raw.__restore_key__, src=dataset) if joined else sample
 
 
 @contextmanager
