@@ -138,8 +138,8 @@ def read_preview(
 def _write_report(
     report: Path, preview: Preview, pack: dict[str, Any], config: PackingConfig
 ) -> None:
-    from energon_pack.demo.picture import plot_pack
-    from energon_pack.demo.report import plot_fill, plot_memory
+    from energon_pack.plots.figures import plot_fill, plot_memory
+    from energon_pack.plots.pack import plot_pack
 
     plot_fill(report / "fill.png", preview.stats.fills)
     plot_memory(report / "memory.png", preview.memory)

@@ -10,10 +10,10 @@ from typing import Final
 
 from energon_pack.config import PackingConfig, load_config
 from energon_pack.demo.dataset import build_dataset
-from energon_pack.demo.report import plot_loss
 from energon_pack.demo.train import Comparison, Step, compare, tiny_model, train
 from energon_pack.family import load_family
 from energon_pack.loader import build_loader
+from energon_pack.plots.figures import plot_loss
 
 SAMPLES: Final = 480
 PACKS: Final = 60

@@ -10,12 +10,9 @@ from typing import Any, Final
 
 from energon_pack.monitor.columns import growth_cell
 from energon_pack.monitor.snapshot import Snapshot
-from energon_pack.optional import require
+from energon_pack.plots.axes import FAINT, INK, colour_of, pyplot
 from energon_pack.sizes import format_size
 
-# Okabe and Ito's colours, which colour-blind people can tell apart.
-_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_INK: Final = "#222222"
 _GIB: Final = 1 << 30
 _EVENT_COLOURS: Final = {"died": "#B00020", "fail": "#B00020", "steady": "#009E73"}
 _MOST_IN_LEGEND: Final = 12
@@ -28,13 +25,12 @@ def plot_run(snapshots: Sequence[Snapshot], path: Path) -> Path:
 
     Raises ``MissingPackageError`` without matplotlib.
     """
-    require("matplotlib", "demo").use("Agg")
-    pyplot = require("matplotlib.pyplot", "demo")
+    plt = pyplot()
     unit, seconds = _unit(snapshots[-1].time - snapshots[0].time)
     times = [(snapshot.time - snapshots[0].time) / seconds for snapshot in snapshots]
-    style = {"axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#8A8A8A"}
-    with pyplot.rc_context(style):
-        figure, axes = pyplot.subplots(
+    style = {"axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": FAINT}
+    with plt.rc_context(style):
+        figure, axes = plt.subplots(
             3, sharex=True, figsize=(9, 7.5), height_ratios=(3, 1, 1), layout="constrained"
         )
         _draw_memory(axes[0], snapshots, times)
@@ -47,7 +43,7 @@ def plot_run(snapshots: Sequence[Snapshot], path: Path) -> Path:
         axes[2].set_xlim(left=0)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=110)
-        pyplot.close(figure)
+        plt.close(figure)
     return path
 
 
@@ -61,7 +57,7 @@ def _draw_memory(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) -
     last = snapshots[-1]
     total = [s.total_bytes / _GIB if s.workers else math.nan for s in snapshots]
     label = f"rank in all, peak {format_size(last.peak_bytes)}"
-    axis.plot(times, total, color=_INK, linewidth=1.8, label=label)
+    axis.plot(times, total, color=INK, linewidth=1.8, label=label)
     lines = _worker_lines(snapshots, times, "rss_bytes")
     latest = {worker.name: worker for snapshot in snapshots for worker in snapshot.workers}
     for number, (name, (x, y)) in enumerate(lines.items()):
@@ -70,7 +66,7 @@ def _draw_memory(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) -
         if worker.grows:
             label += f", {growth_cell(worker)}"
         hidden = number >= _MOST_IN_LEGEND
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = colour_of(number)
         axis.plot(x, y, color=colour, linewidth=1.2, label=None if hidden else label)
     if last.limit_bytes < 3 * last.peak_bytes:
         axis.axhline(last.limit_bytes / _GIB, color="#B00020", linestyle="--", linewidth=1)
@@ -78,7 +74,7 @@ def _draw_memory(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) -
     _draw_events(axis, snapshots, times)
     axis.set_ylabel("memory (GiB)")
     title = f"Worker memory, rank {last.rank} on {last.host}"
-    axis.set_title(title, loc="left", color=_INK, pad=28)
+    axis.set_title(title, loc="left", color=INK, pad=28)
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
 
 
@@ -105,7 +101,7 @@ def _draw_events(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) -
 
 def _draw_packs(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) -> None:
     packs = [snapshot.packs_per_second or 0.0 for snapshot in snapshots]
-    axis.plot(times, packs, color=_INK, linewidth=1.2)
+    axis.plot(times, packs, color=INK, linewidth=1.2)
     axis.set_ylabel("packs a second")
 
 
@@ -113,7 +109,7 @@ def _draw_buffers(axis: Any, snapshots: Sequence[Snapshot], times: list[float]) 
     lines = _worker_lines(snapshots, times, "buffer_bytes")
     for number, (x, y) in enumerate(lines.values()):
         mib = [value * 1024 for value in y]
-        axis.plot(x, mib, color=_COLOURS[number % len(_COLOURS)], linewidth=1.2)
+        axis.plot(x, mib, color=colour_of(number), linewidth=1.2)
     axis.set_ylabel("buffer (MiB)")
 
 

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from energon_pack.demo.report import FAINT, INK, WORKER_COLOURS, pyplot
-from energon_pack.demo.segments import Pack
 from energon_pack.family import Family
+from energon_pack.plots.axes import FAINT, INK, WORKER_COLOURS, colour_of, pyplot
+
+Pack = dict[str, Any]
 
 NUM_LINES: Final = 4
 BAR: Final = 0.34
@@ -132,17 +133,13 @@ def _draw_line(axes: Any, pack: Pack, shown: list[Shown], first: int, width: int
         _draw_shown(axes, item, offsets, first, width)
 
 
-def _colour(number: int) -> str:
-    return WORKER_COLOURS[number % len(WORKER_COLOURS)]
-
-
 def _draw_segment(axes: Any, pack: Pack, number: int, span: tuple[int, int]) -> None:
     from matplotlib.patheffects import withStroke
 
     start, end = span
     if start >= end:
         return
-    colour = _colour(number)
+    colour = colour_of(number)
     axes.broken_barh([(start, end - start)], (0.1, BAR), facecolor=colour, alpha=0.28)
     axes.vlines([start], 0.1, 0.1 + BAR, color="white", linewidth=1.5)
     trained = pack["loss_mask"][0, start:end].tolist()
@@ -167,7 +164,7 @@ def _draw_shown(axes: Any, item: Shown, offsets: list[int], first: int, width: i
     if start >= end:
         return
     number = next(place for place, offset in enumerate(offsets[1:]) if item.start < offset)
-    colour = _colour(number)
+    colour = colour_of(number)
     axes.broken_barh([(start, end - start)], (0.1, BAR), facecolor=colour, edgecolor="white")
     if 2 * (end - start) >= item.end - item.start:  # the larger part of it is on this line
         _draw_picture(axes, item, (start, end), colour)

@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 
 from energon_pack.assembling.visual import VisualInputs
-from energon_pack.demo.picture import plot_pack, shown_media
-from energon_pack.demo.report import plot_fill, plot_loss, plot_memory
 from energon_pack.encoder import PackingTaskEncoder
 from energon_pack.family import load_family
 from energon_pack.loader import build_loader
+from energon_pack.plots.figures import plot_fill, plot_loss, plot_memory
+from energon_pack.plots.pack import plot_pack, shown_media
 
 MIB = 1 << 20
 

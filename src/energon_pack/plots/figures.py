@@ -2,17 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plots of a run that a person can read: fill, worker memory, loss."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from energon_pack.optional import require
-
-WORKER_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's palette, which colour-blind people can tell apart."""
-INK: Final = "#222222"
-FAINT: Final = "#8A8A8A"
+from energon_pack.plots.axes import FAINT, INK, WORKER_COLOURS, axes_of, colour_of
 
 MIB: Final = 1 << 20
 
@@ -20,7 +14,7 @@ MIB: Final = 1 << 20
 def plot_fill(path: Path, fills: Sequence[float], *, title: str = "Fill per pack") -> Path:
     """Draw each pack's real tokens as a share of seq_length, and their mean."""
     mean = sum(fills) / len(fills)
-    with _axes(path, title, "pack", "real tokens / seq_length (%)") as axes:
+    with axes_of(path, title, "pack", "real tokens / seq_length (%)") as axes:
         shares = [100 * fill for fill in fills]
         numbers = range(1, len(fills) + 1)
         axes.axhline(100, color=FAINT, linewidth=1, linestyle="--", label="full")
@@ -38,11 +32,11 @@ def plot_memory(path: Path, samples: Iterable[tuple[float, int, int]]) -> Path:
     workers: dict[int, list[tuple[float, float]]] = {}
     for seconds, worker, size in samples:
         workers.setdefault(worker, []).append((seconds, size / MIB))
-    with _axes(
+    with axes_of(
         path, "Memory per worker while packing", "seconds since the start", "resident memory (MiB)"
     ) as axes:
         for number, (worker, points) in enumerate(sorted(workers.items())):
-            colour = WORKER_COLOURS[number % len(WORKER_COLOURS)]
+            colour = colour_of(number)
             seconds_of, sizes = zip(*points, strict=True)
             label = f"worker {worker}, peak {max(sizes):.0f} MiB"
             axes.plot(seconds_of, sizes, "o-", color=colour, markersize=3, label=label)
@@ -54,7 +48,7 @@ def plot_memory(path: Path, samples: Iterable[tuple[float, int, int]]) -> Path:
 
 def plot_loss(path: Path, losses: Sequence[float]) -> Path:
     """Draw the loss of each step, a mean over the trained tokens of one pack."""
-    with _axes(
+    with axes_of(
         path,
         "Training loss of the tiny Qwen3-VL",
         "step (one pack each)",
@@ -74,28 +68,3 @@ def plot_loss(path: Path, losses: Sequence[float]) -> Path:
             )
         axes.set_ylim(0, 1.1 * max(losses))
     return path
-
-
-def pyplot() -> Any:
-    """Return ``matplotlib.pyplot`` without a display; raises ``MissingPackageError``."""
-    require("matplotlib", "demo").use("Agg")
-    return require("matplotlib.pyplot", "demo")
-
-
-@contextmanager
-def _axes(path: Path, title: str, across: str, up: str) -> Iterator[Any]:
-    plt = pyplot()
-    figure, axes = plt.subplots(figsize=(9, 4.8), layout="constrained")
-    axes.set_title(title, loc="left", fontsize=15, fontweight="bold", color=INK, pad=12)
-    axes.set_xlabel(across, fontsize=12, color=INK)
-    axes.set_ylabel(up, fontsize=12, color=INK)
-    axes.tick_params(labelsize=11, colors=INK)
-    axes.grid(axis="y", color="#E4E4E4")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    try:
-        yield axes
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=130)
-    finally:
-        plt.close(figure)
