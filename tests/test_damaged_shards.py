@@ -20,7 +20,7 @@ from megatron.energon.flavors.webdataset.itar import ITarFile
 from megatron.energon.tools.prepare import command as prepare
 
 from energon_pack.choosing.waiting import Waiting
-from energon_pack.loader import DatasetError
+from energon_pack.reading.prepared import DatasetError
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
@@ -282,6 +282,16 @@ def test_a_line_of_json_that_cannot_be_parsed_is_counted(tmp_path, qwen3):
     file.write_bytes(b"".join(lines[:4]))
     with pytest.raises(DatasetError, match="index of the jsonl file does not match"):
         loader_of(file, qwen3, "val")
+
+
+def test_a_remote_shard_is_told_from_its_index_by_its_size_alone(qwen3, folder, monkeypatch):
+    monkeypatch.setattr(EPath, "is_local", lambda _: False)
+    assert one_pass(folder, qwen3).keys == ALL
+    with (folder / SHARD).open("ab") as shard:
+        shard.write(bytes(20_000))
+    done = one_pass(folder, qwen3)
+    assert done.keys == ALL[6:]
+    assert done.lost == {"unreadable": 6}
 
 
 def test_reading_keeps_no_header_of_what_it_has_read(qwen3, tmp_path):

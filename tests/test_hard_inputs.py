@@ -28,8 +28,9 @@ from energon_pack.cli import main
 from energon_pack.config import PackingConfig
 from energon_pack.demo.train import compare, tiny_model
 from energon_pack.family import load_family
-from energon_pack.loader import DatasetError, SamplesError
+from energon_pack.loader import SamplesError
 from energon_pack.memory import read_process
+from energon_pack.reading.prepared import DatasetError
 from energon_pack.resume import ResumeError
 from energon_pack.verify import pack_hash
 

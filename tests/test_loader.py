@@ -13,7 +13,7 @@ from megatron.energon import WorkerConfig, get_loader, get_train_dataset
 
 from energon_pack import ConfigError, PackingTaskEncoder, build_loader
 from energon_pack.encoder import Pack
-from energon_pack.loader import DatasetError
+from energon_pack.reading.prepared import DatasetError
 
 
 def hashes(folder):
@@ -144,6 +144,51 @@ def test_a_dataset_that_cannot_be_opened_is_one_sentence(demo_config, demo_copy,
     damage(demo_copy)
     with pytest.raises(DatasetError, match=says) as caught:
         build_loader(dataclasses.replace(demo_config, path=str(demo_copy)), "val")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def profiles(tmp_path, monkeypatch):
+    """Storage profiles as an object store's are named, here over folders."""
+    file = tmp_path / "msc.yaml"
+
+    def name(**folders):
+        storage = {
+            profile: {"storage_provider": {"type": "file", "options": {"base_path": str(folder)}}}
+            for profile, folder in folders.items()
+        }
+        file.write_text(json.dumps({"profiles": storage}))
+        monkeypatch.setenv("MSC_CONFIG", str(file))
+
+    return name
+
+
+def test_a_dataset_of_a_storage_profile_gives_the_same_packs(demo_config, demo_folder, profiles):
+    profiles(cluster=demo_folder.parent)
+    remote = dataclasses.replace(demo_config, path=f"msc://cluster/{demo_folder.name}")
+    for pack, other in zip(
+        build_loader(demo_config, "val"), build_loader(remote, "val"), strict=True
+    ):
+        assert pack["__keys__"] == other["__keys__"]
+        assert torch.equal(pack["input_ids"], other["input_ids"])
+    state = build_loader(demo_config, "val").save_state()
+    build_loader(remote, "val").restore_state(state)
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("msc://cluster/nothing", "path msc://cluster/nothing does not exist"),
+        ("msc://elsewhere/data", 'cannot be reached: Profile "elsewhere" not found'),
+        ("s3://bucket/data", r"does not exist; .* \(object stores are msc://PROFILE/PATH\)"),
+    ],
+)
+def test_a_remote_path_that_cannot_be_opened_is_one_sentence(
+    demo_config, tmp_path, profiles, path, says
+):
+    profiles(cluster=tmp_path)
+    with pytest.raises(DatasetError, match=says) as caught:
+        build_loader(dataclasses.replace(demo_config, path=path), "val")
     assert "\n" not in str(caught.value)
 
 

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from energon_pack.commands.plan import plan
 from energon_pack.lengths import measure_lengths
-from energon_pack.loader import DatasetError, build_loader
+from energon_pack.loader import build_loader
+from energon_pack.reading.prepared import DatasetError
 
 
 @pytest.fixture(scope="module")

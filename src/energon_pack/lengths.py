@@ -5,7 +5,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from megatron.energon import SavableDataset, WorkerConfig, get_loader
@@ -14,7 +13,8 @@ from energon_pack.alignment import padded_length
 from energon_pack.candidate import Candidate, Refused
 from energon_pack.config import PackingConfig
 from energon_pack.encoder import PackingTaskEncoder
-from energon_pack.loader import DatasetError, Split, build_dataset, check_prepared
+from energon_pack.loader import Split, build_dataset
+from energon_pack.reading.prepared import DatasetError, check_prepared
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ class _MeasuringEncoder(PackingTaskEncoder):
 
 def measure_lengths(config: PackingConfig, split: Split = "train", *, limit: int = 512) -> Lengths:
     """Measure up to ``limit`` samples; raises ``DatasetError`` when none of them is usable."""
-    check_prepared(Path(config.path), split)
+    check_prepared(config.path, split)
     dataset = build_dataset(
         config,
         split,

@@ -5,11 +5,9 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import yaml
 from megatron.energon import (
     SavableDataLoader,
     SavableDataset,
@@ -27,16 +25,13 @@ from energon_pack.errors import UserError
 from energon_pack.heap import begun
 from energon_pack.in_flight import warn_where_short
 from energon_pack.monitor import MemoryMonitor
+from energon_pack.reading.prepared import DatasetError, check_prepared
 from energon_pack.reading.undecoded import reading_chatml
 from energon_pack.resume import StateGuard, fingerprint
 from energon_pack.stats import PackInfo
 from energon_pack.window import find_window
 
 Split = Literal["train", "val"]
-
-
-class DatasetError(UserError):
-    """A dataset that cannot be opened: wrong path, not prepared, or a split without samples."""
 
 
 class SamplesError(UserError, FatalSampleError):
@@ -139,7 +134,7 @@ def build_loader(
     else one rank). The training split's workers are watched as ``config.monitor`` says. Raises
     ``DatasetError`` or ``ConfigError`` for what a user can mend.
     """
-    check_prepared(Path(config.path), split)
+    check_prepared(config.path, split)
     encoder = encoder or PackingTaskEncoder(config)
     dataset = build_dataset(config, split, encoder=encoder, worker_config=worker_config)
     workers = max(dataset.worker_config.num_workers, 1)
@@ -243,47 +238,3 @@ def default_worker_config(config: PackingConfig, split: Split) -> WorkerConfig:
     worker_config = WorkerConfig.default_worker_config(workers)
     worker_config.seed_offset = config.seed
     return worker_config
-
-
-def check_prepared(path: Path, split: Split) -> None:
-    """Raise ``DatasetError`` unless ``path`` is a prepared dataset whose ``split`` has shards."""
-    if not path.exists():
-        raise DatasetError(f"path {path} does not exist; set it to a prepared Energon dataset")
-    if path.is_file():
-        return
-    meta = path / ".nv-meta"
-    if not (meta / ".info.json").exists() and not (meta / ".info.yaml").exists():
-        raise DatasetError(f"{path} is not prepared; run: energon prepare {path}")
-    parts = _split_parts(meta / "split.yaml", path)
-    if not parts.get(split):
-        has = ", ".join(
-            f"{name} ({len(shards)} shards)" for name, shards in parts.items() if shards
-        )
-        raise DatasetError(
-            f"{path} has no shards in its {split} split; it has {has or 'none at all'}; "
-            f"run energon prepare again with a share for {split}"
-        )
-
-
-def _split_parts(file: Path, path: Path) -> dict[str, Any]:
-    try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        raise DatasetError(
-            f"{path} has no .nv-meta/split.yaml; run: energon prepare {path}"
-        ) from None
-    try:
-        parts = yaml.safe_load(text)["split_parts"]
-        return {name: shards or [] for name, shards in parts.items()}
-    except (
-        yaml.YAMLError,
-        RecursionError,
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ) as error:
-        raise DatasetError(
-            f"{file} cannot be read: it does not say which shards are in which split; "
-            f"run: energon prepare {path}"
-        ) from error

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from megatron.energon import SavableDataset
+from megatron.energon.epathlib import EPath
 from megatron.energon.savable_loader import SavableDataLoaderState, SavableDatasetCheckpoint
 
 from energon_pack.config import PackingConfig
@@ -172,7 +173,7 @@ def _sources(config: Any) -> list[dict[str, Any]]:
 
 def _index_id(source: dict[str, Any]) -> str | None:
     """Return what ``energon prepare`` wrote to tell this index from any other."""
-    path = Path(source.get("_path", ""), ".nv-meta", "index.uuid")
+    path = EPath(source.get("_path", "")) / ".nv-meta" / "index.uuid"
     return path.read_text().strip() if path.is_file() else None
 
 

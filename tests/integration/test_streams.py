@@ -12,7 +12,8 @@ from megatron.energon import WorkerConfig
 
 from energon_pack.bridge.stream import EvalStream, TrainStream
 from energon_pack.encoder import PackingTaskEncoder
-from energon_pack.loader import DatasetError, build_loader
+from energon_pack.loader import build_loader
+from energon_pack.reading.prepared import DatasetError
 
 
 def evaluations(config, *, packs, rank=0, world=1, workers=2):

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encoded pictures and clips of every kind, made from a seed."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from io import BytesIO
 from typing import Any
@@ -69,7 +71,7 @@ def clip(
     if codec == "libx265":
         options = {"x265-params": "log-level=none"}
     file = BytesIO()
-    with av.open(file, "w", format=container) as output:
+    with _own_priority(), av.open(file, "w", format=container) as output:
         stream = output.add_stream(codec, rate=fps, options=options)
         stream.height, stream.width = pictures.shape[1:3]
         stream.pix_fmt = "yuv420p"
@@ -81,6 +83,16 @@ def clip(
             output.mux(stream.encode(frame))
         output.mux(stream.encode())
     return file.getvalue()
+
+
+@contextmanager
+def _own_priority() -> Iterator[None]:
+    """Undo what SVT-AV1 does as root: its caller, and all it forks, take the machine first."""
+    before = os.sched_getscheduler(0)
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, before, os.sched_param(0))
 
 
 def decoded(data: bytes) -> np.ndarray:

@@ -11,7 +11,6 @@
 import dataclasses
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 from megatron.bridge.data.base import DatasetBuildContext, DatasetProvider
@@ -31,11 +30,11 @@ from energon_pack.loader import (
     PackLoader,
     Split,
     build_loader,
-    check_prepared,
     default_worker_config,
 )
 from energon_pack.overlap import switch_off_ep_overlap
 from energon_pack.read_facts import read_facts
+from energon_pack.reading.prepared import check_prepared
 from energon_pack.strict import parse_dataclass
 
 logger = logging.getLogger(__name__)
@@ -152,7 +151,7 @@ class PackedDatasetProvider(_PackingFields, DatasetProvider):
         if context.train_samples > 0:
             self.train_stream = TrainStream(open_split("train"))
         if context.valid_samples > 0:
-            check_prepared(Path(config.path), "val")
+            check_prepared(config.path, "val")
             ranks = _worker_config(config, "val", context.pg_collection).world_size
             self.valid_stream = EvalStream(
                 lambda: open_split("val"), packs_per_evaluation=self._packs_per_evaluation(ranks)

@@ -9,7 +9,8 @@ from typing import Any
 from energon_pack.bridge.replicas import KeyTrace
 from energon_pack.choosing.ledger import Ledger
 from energon_pack.encoder import Pack
-from energon_pack.loader import DatasetError, PackLoader
+from energon_pack.loader import PackLoader
+from energon_pack.reading.prepared import DatasetError
 
 Tap = Callable[[Pack], None]
 

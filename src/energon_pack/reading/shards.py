@@ -31,6 +31,8 @@ from megatron.energon.wrappers.base import BaseWrapperDataset
 PROBLEM = "__problem__"
 """Key under which a stand-in says why its sample could not be read."""
 _TAR_BLOCK_BYTES = 512
+_TAR_RECORD_BYTES = 20 * _TAR_BLOCK_BYTES
+"""To whose multiple an archive is filled up behind its last sample."""
 
 
 def tell_unreadable(dataset: SavableDataset[Any]) -> None:
@@ -158,9 +160,13 @@ def _index_problem(shard: _Place) -> str | None:
             f"{shard.name} has {count} samples in its index and {shard.samples} in .info.json; "
             "run energon prepare again"
         )
-    with shard.path.open("rb") as file:
-        if not _ends_at(file, end):
-            return f"{shard.name} is not the file that was indexed; run energon prepare again"
+    if not shard.path.is_local():  # to look into it would fetch it
+        is_whole = shard.path.size() <= end + _TAR_RECORD_BYTES
+    else:
+        with shard.path.open("rb") as file:
+            is_whole = _ends_at(file, end)
+    if not is_whole:
+        return f"{shard.name} is not the file that was indexed; run energon prepare again"
     return None
 
 
