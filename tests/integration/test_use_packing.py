@@ -102,7 +102,8 @@ def test_every_setting_can_be_overridden_on_the_command_line(shipped, data):
         "qwen3_vl_8b_sft",
         data,
         "dataset.packing_buffer_size=32",
-        "dataset.path=/data/other",
+        "dataset.path=msc://cluster/data/other",
+        "dataset.cooker=my_data/cook.py:cook",
         "dataset.max_pixels=262144",
         "dataset.monitor.fail_total=90%",
         "dataset.cost.patch=0.5",
@@ -110,9 +111,10 @@ def test_every_setting_can_be_overridden_on_the_command_line(shipped, data):
     config = cfg.dataset.packing_config()
     assert (config.packing_buffer_size, config.path, config.max_pixels) == (
         32,
-        "/data/other",
+        "msc://cluster/data/other",
         262144,
     )
+    assert config.cooker == "my_data/cook.py:cook"
     assert config.monitor.fail_total == "90%"
     assert config.cost.patch == 0.5
 
