@@ -106,6 +106,7 @@ def cooked(crude: Mapping[str, Any], cook: Callable[[], Any]) -> Sample:
     if not isinstance(made, Sample):
         problem = f"it returned a {type(made).__name__}, no dict with a conversation and no sample"
         return UnreadableSample(**keys, problem=problem, cause="cooker_failed")
+    made.__restore_key__ = keys["__restore_key__"]
     return made
 
 

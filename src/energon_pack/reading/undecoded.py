@@ -103,10 +103,10 @@ def _guard_loading(dataset: Any) -> None:
 
 def _mismatch(parts: Sequence[Any]) -> str | None:
     """Say where the parts of a joined sample are not of one key."""
-    first, *others = ((part["__key__"], part.get("__shard__")) for part in parts)
-    for key, shard in others:
-        if key != first[0]:
-            return f"{shard} holds {key} where {first[0]} was joined; run energon prepare again"
+    for part in parts[1:]:
+        if part["__key__"] != (key := parts[0]["__key__"]):
+            shard, found = part["__shard__"], part["__key__"]
+            return f"{shard} holds {found} where {key} was joined; run energon prepare again"
     return None
 
 
