@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from energon_pack.candidate import Candidate, Medium
 from energon_pack.decoding.shared_memory import PackMemory
+from energon_pack.memory import read_process
 from energon_pack.thd import PackBuilder, RowLayout
 
 NUM_PACKS = 8
@@ -36,13 +37,14 @@ class Packs(IterableDataset):
 
     def __iter__(self):
         process = psutil.Process()
-        idle = process.memory_info().rss
+        image = torch.zeros((1, 2048, 2048, 3), dtype=torch.uint8)
+        idle = read_process(process).held_bytes
         for at in range(NUM_PACKS):
             candidate = sample()
             opened = self.builder.open([candidate])
-            opened.add(candidate, frames_of(at))
+            opened.add(candidate, iter([image.fill_(at).permute(0, 3, 1, 2)]))
             pack = opened.close()
-            pack["above_idle"] = process.memory_info().rss - idle
+            pack["above_idle"] = read_process(process).held_bytes - idle
             lent = self.builder._visual._memory._lent
             pack["files"] = [os.fstat(file._fd).st_ino for file in lent]
             yield pack
@@ -54,10 +56,6 @@ def sample():
         __key__="k", __restore_key__=(), ids=np.full(4096, 151655, np.int32),
         trained=np.zeros(4096, bool), media=(image,),
     )  # fmt: skip
-
-
-def frames_of(value):
-    yield torch.full((1, 2048, 2048, 3), value, dtype=torch.uint8).permute(0, 3, 1, 2)
 
 
 @pytest.fixture(scope="module")

@@ -42,6 +42,7 @@ class PatchWriter:
         self._mean_std = mean_and_std(family)
         every_byte = torch.arange(256, dtype=torch.uint8).expand(1, 3, 256)
         self._table = self._converted(every_byte)[0].contiguous()
+        self._kept = torch.empty((0, self.patch_numel), dtype=dtype)
 
     @property
     def patch_numel(self) -> int:
@@ -50,6 +51,9 @@ class PatchWriter:
 
     def bands(self, frames: torch.Tensor) -> Iterator[torch.Tensor]:
         """Yield the patches of one temporal patch as (patches, patch_numel) tensors.
+
+        Each is written over by the next: memory of this size that is freed and asked for again
+        leaves holes, and a worker grows by 60 MB before glibc gives some back.
 
         Its (frames, 3, height, width) are as ``PixelReader`` gives them: channels innermost in
         memory, uint8 or, in bridge mode, float32.
@@ -62,9 +66,10 @@ class PatchWriter:
     def _band(self, band: torch.Tensor) -> torch.Tensor:
         present, height, width, _ = band.shape
         assert band.stride()[1:] == (width * 3, 3, 1), band.stride()
-        patches = torch.empty(
-            (height * width // self._patch**2, self.patch_numel), dtype=self.dtype
-        )
+        num_patches = height * width // self._patch**2
+        if len(self._kept) < num_patches:
+            self._kept = torch.empty((num_patches, self.patch_numel), dtype=self.dtype)
+        patches = self._kept[:num_patches]
         _patchify.write_patches(
             patches.data_ptr(),
             band.data_ptr(),
