@@ -88,11 +88,11 @@ def clip(
 @contextmanager
 def _own_priority() -> Iterator[None]:
     """Undo what SVT-AV1 does as root: its caller, and all it forks, take the machine first."""
-    before = os.sched_getscheduler(0)
+    before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         yield
     finally:
-        os.sched_setscheduler(0, before, os.sched_param(0))
+        os.sched_setscheduler(0, *before)
 
 
 def decoded(data: bytes) -> np.ndarray:

@@ -52,11 +52,10 @@ class PatchWriter:
     def bands(self, frames: torch.Tensor) -> Iterator[torch.Tensor]:
         """Yield the patches of one temporal patch as (patches, patch_numel) tensors.
 
-        Each is written over by the next: memory of this size that is freed and asked for again
-        leaves holes, and a worker grows by 60 MB before glibc gives some back.
-
         Its (frames, 3, height, width) are as ``PixelReader`` gives them: channels innermost in
-        memory, uint8 or, in bridge mode, float32.
+        memory, uint8 or, in bridge mode, float32. Each tensor yielded may be written over by the
+        next: memory of this size that is freed and asked for again leaves holes, and a worker grows
+        by 60 MB before glibc gives some back.
         """
         compiled = _patchify is not None and frames.dtype is torch.uint8
         make = self._band if compiled else self._band_by_torch

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from energon_pack.monitor.columns import growth_cell
 from energon_pack.monitor.snapshot import Snapshot
-from energon_pack.plots.axes import FAINT, INK, colour_of, pyplot
+from energon_pack.plots.axes import FAINT, INK, colour_of, pyplot, save
 from energon_pack.sizes import format_size
 
 _GIB: Final = 1 << 30
@@ -41,9 +41,7 @@ def plot_run(snapshots: Sequence[Snapshot], path: Path) -> Path:
             axis.grid(axis="y", color="#E6E6E6", linewidth=0.7)
         axes[2].set_xlabel(f"{unit} since the first look")
         axes[2].set_xlim(left=0)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=110)
-        plt.close(figure)
+        save(figure, path)
     return path
 
 

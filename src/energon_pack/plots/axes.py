@@ -40,7 +40,13 @@ def axes_of(path: Path, title: str, across: str, up: str) -> Iterator[Any]:
     axes.spines[["top", "right"]].set_visible(False)
     try:
         yield axes
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=130)
+        save(figure, path, dpi=130)
     finally:
         plt.close(figure)
+
+
+def save(figure: Any, path: Path, *, dpi: int = 110) -> None:
+    """Write a figure as the PNG ``path``, and close it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=dpi)
+    pyplot().close(figure)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from energon_pack.family import Family
-from energon_pack.plots.axes import FAINT, INK, WORKER_COLOURS, colour_of, pyplot
+from energon_pack.plots.axes import FAINT, INK, WORKER_COLOURS, colour_of, pyplot, save
 
 Pack = dict[str, Any]
 
@@ -56,9 +56,7 @@ def plot_pack(path: Path, pack: Pack, family: Family) -> Path:
         color=INK,
     )
     _legend(figure, lines[-1])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    save(figure, path)
     return path
 
 

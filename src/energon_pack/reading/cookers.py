@@ -57,9 +57,11 @@ def load_cookers(name: str) -> tuple[Cooker[Any], ...]:
         )
         found = getattr(module, attribute)
     except Exception as error:  # whatever a user's module does when it is imported
-        raise ConfigError(
-            [Problem("cooker", f"{name} cannot be imported: {type(error).__name__}: {error}")]
-        ) from error
+        problem = (
+            f"{name} cannot be imported: {type(error).__name__}: {error}; "
+            "give file.py:function, or package.module:function that Python finds"
+        )
+        raise ConfigError([Problem("cooker", problem)]) from error
     chosen = found if isinstance(found, list | tuple) else [found]
     return (*(_cooker(name, one) for one in chosen), *cookers)
 

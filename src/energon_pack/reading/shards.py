@@ -76,7 +76,10 @@ class _TellingReader:
             return self._read(index)
         except Exception as error:  # noqa: BLE001 - whatever a damaged file provokes
             self._forget_files()
-            place = self._named_place(index)
+            place = None
+            with suppress(Exception):  # the index that says where it lies may be what is damaged
+                place = self._place(index)
+            place = place or self._source(index)
             return self._stand_in(index, place, _sentence(error, place.name))
 
     def _read(self, index: int) -> Any:
@@ -109,17 +112,12 @@ class _TellingReader:
             if at < 0:
                 return None
             return _Place(reader.tar_filenames[at], index, reader.tar_filepaths[at], None, pointer)
-        return self._named_place(index)
+        return self._source(index)
 
-    def _named_place(self, index: int) -> _Place:
-        """Name the file that holds a sample, also where its index cannot be read."""
+    def _source(self, index: int) -> _Place:
+        """Name the file or folder that is read, for want of a shard."""
         if isinstance(self._reader, IJsonlReader):
             return _Place(self._reader.jsonl_path.name, index)
-        with suppress(Exception):
-            if isinstance(self._reader, ShardInfosITarReader | JoinIndexFileITarReader):
-                place = self._place(index)
-                assert place is not None
-                return place
         return _Place(str(self._reader.base_path), index)
 
     def _shard_problem(self, place: _Place) -> str | None:
